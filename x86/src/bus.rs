@@ -91,9 +91,9 @@ pub trait Bus {
         true
     }
 
-    /// Where an answer may not be cached: the bytes of the page of `va` that accesses of this kind have to ask for, if the others need
-    /// not.
-    fn has_to_ask(&self, _va: u64, _access: Access) -> Option<Range<u64>> {
+    /// The bytes of the page of `va` that are watched for accesses of this kind, from the first to the last: no answer for the page is
+    /// cached, but what accesses none of these bytes need not ask.
+    fn watched(&self, _va: u64, _access: Access) -> Option<Range<u64>> {
         None
     }
 }

@@ -135,10 +135,10 @@ impl Bus for Flat {
     }
 
     fn may_cache(&self, va: u64, access: Access) -> bool {
-        self.has_to_ask(va, access).is_none()
+        self.watched(va, access).is_none()
     }
 
-    fn has_to_ask(&self, va: u64, access: Access) -> Option<Range<u64>> {
+    fn watched(&self, va: u64, access: Access) -> Option<Range<u64>> {
         let is_there =
             |bytes: &&Range<u64>| access == Access::Write && bytes.start / PAGE_SIZE == va / PAGE_SIZE;
         self.watched.as_ref().filter(is_there).cloned()

@@ -30,7 +30,7 @@ impl Entry {
     }
 }
 
-/// A translation of a page of which some bytes have to be asked for each time ([`crate::bus::Bus::has_to_ask`]): it holds for what
+/// A translation of a page of which some bytes are watched ([`crate::bus::Bus::watched`]): it holds for what
 /// touches none of them. Compiled code that often comes to such a page looks here.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -54,7 +54,7 @@ pub(crate) struct Tlb {
     /// The newest one; it is in none of the entries.
     around: Around,
     /// Whether there was one since that was asked.
-    has_asked: bool,
+    met_watched: bool,
     /// The slots that were filled since the last [`Tlb::clear`], if they are no more than [`FEW`]; then one more.
     filled: Vec<u16>,
     /// No frame that was ever cached ends behind this.
@@ -73,7 +73,7 @@ const fn slot(page: u64) -> usize {
 impl Tlb {
     pub(crate) fn new() -> Tlb {
         let entries = vec![EMPTY; ENTRIES].try_into().expect("there are so many");
-        Tlb { entries, around: NOWHERE, has_asked: false, filled: Vec::with_capacity(FEW + 1), reach: 0 }
+        Tlb { entries, around: NOWHERE, met_watched: false, filled: Vec::with_capacity(FEW + 1), reach: 0 }
     }
 
     /// The RAM offset of `va` if its page is cached.
@@ -104,13 +104,13 @@ impl Tlb {
         let page = va / PAGE_SIZE;
         let (first, last) = (bytes.start, bytes.end.saturating_sub(1));
         self.around = Around { page, addend: frame.wrapping_sub(page * PAGE_SIZE), first, last };
-        self.has_asked = true;
+        self.met_watched = true;
         self.reach = self.reach.max(frame + PAGE_SIZE);
     }
 
-    /// Whether the bus had to be asked for part of a page since this was called last.
-    pub(crate) const fn take_has_asked(&mut self) -> bool {
-        std::mem::replace(&mut self.has_asked, false)
+    /// Whether a page of which some bytes are watched was accessed since this was called last.
+    pub(crate) const fn take_met_watched(&mut self) -> bool {
+        std::mem::replace(&mut self.met_watched, false)
     }
 
     pub(crate) fn around(&self) -> &Around {

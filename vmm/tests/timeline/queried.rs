@@ -1,7 +1,7 @@
 //! What checkpoints on disk save who goes to the end, or looks back for a store: and that they hide nothing.
 
 use crate::harness::{compiled, engines, machine};
-use crate::stored::{recorded_with, with_checkpoints};
+use crate::stored::{recorded_with_checkpoints, with_checkpoints};
 use std::fs;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn writes_backwards(travel: &mut Travel, address: Virt) -> Vec<Position> {
 fn a_store_long_ago_is_found_without_what_lies_between() {
     let Some(program) = compiled("seldom", STORES, &[]) else { return };
     for recorder in engines() {
-        let recording = recorded_with(&program, recorder, 6);
+        let recording = recorded_with_checkpoints(&program, recorder, 6);
         for replayer in engines() {
             let mut with = Travel::open(&recording, machine(replayer)).unwrap();
             with.seek_end().unwrap();
@@ -101,7 +101,7 @@ const UNDONE: &str = r#"
 fn a_store_that_is_undone_is_found_between_checkpoints_that_hold_the_same() {
     let Some(program) = compiled("undone", UNDONE, &[]) else { return };
     for engine in engines() {
-        let recording = recorded_with(&program, engine, 6);
+        let recording = recorded_with_checkpoints(&program, engine, 6);
         let mut travel = Travel::open(&recording, machine(engine)).unwrap();
         assert_eq!(writes_backwards(&mut travel, PAGES).len(), 121, "on {}, with the mapping", engine.name());
     }

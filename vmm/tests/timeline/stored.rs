@@ -49,7 +49,7 @@ pub(crate) fn with_checkpoints() -> Options {
 }
 
 /// Records the program with checkpoints until there are at least so many: how many a recording gets hangs on how fast they are written.
-pub(crate) fn recorded_with(program: &Compiled, engine: EngineKind, least: usize) -> Recording {
+pub(crate) fn recorded_with_checkpoints(program: &Compiled, engine: EngineKind, least: usize) -> Recording {
     let mut recordings = (0..20).map(|_| program.record_with(engine, &[], with_checkpoints()));
     let Some(recording) = recordings.find(|recording| stored(recording).len() >= least) else {
         panic!("none of twenty recordings on {} has {least} checkpoints", engine.name())
@@ -67,7 +67,7 @@ pub(crate) fn stored(recording: &Recording) -> Vec<Position> {
 fn a_replay_from_disk_is_the_same_at_every_position() {
     let Some(program) = busy() else { return };
     for recorder in engines() {
-        let recording = recorded_with(&program, recorder, 6);
+        let recording = recorded_with_checkpoints(&program, recorder, 6);
         for replayer in engines() {
             let mut forward = Timeline::with_pace(&recording, machine(replayer), OFTEN).unwrap();
             let mut states = Vec::new();
@@ -97,7 +97,7 @@ fn a_replay_from_disk_is_the_same_at_every_position() {
 fn checkpoints_from_disk_share_the_pages_that_they_have_in_common() {
     let Some(program) = compiled("pages", PAGES, &[]) else { return };
     for engine in engines() {
-        let recording = recorded_with(&program, engine, 6);
+        let recording = recorded_with_checkpoints(&program, engine, 6);
         let goals = stored(&recording);
         let alone = |goal: &Position| {
             let mut timeline = Timeline::with_pace(&recording, machine(engine), NEVER).unwrap();
@@ -123,7 +123,7 @@ fn checkpoints_from_disk_share_the_pages_that_they_have_in_common() {
 fn an_offset_behind_a_stored_checkpoint_is_exact() {
     let Some(program) = busy() else { return };
     for recorder in engines() {
-        let recording = recorded_with(&program, recorder, 2);
+        let recording = recorded_with_checkpoints(&program, recorder, 2);
         let middle = stored(&recording)[stored(&recording).len() / 2];
         let goal = Position { event: middle.event, retired: middle.retired + 3 };
         let copy = without_checkpoints(&recording);
@@ -154,7 +154,7 @@ fn without_checkpoints(recording: &Recording) -> Recording {
 #[test]
 fn damage_costs_checkpoints_and_never_more() {
     let Some(program) = compiled("long", LONG, &[]) else { return };
-    let recording = recorded_with(&program, EngineKind::Soft, 2);
+    let recording = recorded_with_checkpoints(&program, EngineKind::Soft, 2);
     let whole = fs::read(recording.checkpoints()).unwrap();
     let goal = *stored(&recording).first().unwrap();
     let expected = {

@@ -1,4 +1,4 @@
-//! Which instructions look around bytes that have to be asked for.
+//! Which instructions look around bytes that are watched.
 //!
 //! The page of a watchpoint is in no cache of translations, so that compiled code is left before each access to it. What is left often
 //! for that is compiled again, and looks at what the CPU knows of the page around the bytes that are watched ([`x86::cpu::Around`]).
@@ -12,9 +12,9 @@ const OFTEN: u32 = 16;
 
 /// How often code was left before an instruction, by its address; up to [`OFTEN`].
 #[derive(Default)]
-pub(crate) struct LeftForBytes(FxHashMap<u64, u32>);
+pub(crate) struct LeftForWatched(FxHashMap<u64, u32>);
 
-impl LeftForBytes {
+impl LeftForWatched {
     /// Notes that it was left once more before the instruction at `rip`; whether that looks around the bytes from now on, and has not
     /// before.
     pub(crate) fn note(&mut self, rip: u64) -> bool {

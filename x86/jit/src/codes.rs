@@ -11,7 +11,7 @@ use std::io;
 use x86::bus::Bus;
 use x86::cpu::{CodePage, Cpu};
 
-use crate::around::LeftForBytes;
+use crate::around::LeftForWatched;
 use crate::compiler::Compiled;
 use crate::context::Context;
 use crate::kept::{Kept, Piece};
@@ -68,7 +68,7 @@ pub(crate) struct Codes<B: Bus> {
     links: Links,
     turn: u64,
     spread: Spread,
-    left_for_bytes: LeftForBytes,
+    left_for_watched: LeftForWatched,
     /// Code of earlier runs, if any is kept.
     kept: Option<Kept>,
     /// Regions whose code was taken from there.
@@ -105,7 +105,7 @@ impl<B: Bus> Codes<B> {
             links: Links::new(),
             turn: 1,
             spread: Spread::default(),
-            left_for_bytes: LeftForBytes::default(),
+            left_for_watched: LeftForWatched::default(),
             epoch: 0,
             at: Vec::new(),
         };
@@ -151,7 +151,7 @@ impl<B: Bus> Codes<B> {
         // What a state is searched for in is compiled for that search, and what looks around bytes is compiled anew.
         let sought = self.sought.map(|sought| sought.rip);
         let others = |piece: &Piece| {
-            sought.into_iter().chain(self.left_for_bytes.all()).any(|at| piece.source.has(at))
+            sought.into_iter().chain(self.left_for_watched.all()).any(|at| piece.source.has(at))
         };
         let mut pieces = pieces.iter_mut().filter(|piece| !others(piece));
         let found = pieces.find_map(|piece| Some((plan_of(cpu, rip, &piece.source)?, piece)));
@@ -213,10 +213,10 @@ impl<B: Bus> Codes<B> {
         }
     }
 
-    /// Notes that code was left before the instruction at `rip` since some bytes of a page have to be asked for. Where it is too often,
+    /// Notes that code was left before the instruction at `rip` since some bytes of a page are watched. Where it is too often,
     /// its code is forgotten, and made anew to look around them. That is not kept.
-    pub(crate) fn note_left_for_bytes(&mut self, rip: u64) {
-        if self.left_for_bytes.note(rip) {
+    pub(crate) fn note_left_for_watched(&mut self, rip: u64) {
+        if self.left_for_watched.note(rip) {
             self.forget(rip);
         }
     }
@@ -236,7 +236,7 @@ impl<B: Bus> Codes<B> {
 
     /// Adds what was compiled of a region, as [`Codes::put`], and has it kept; not where more of it is to look around bytes by now.
     pub(crate) fn add(&mut self, mut plan: Plan<B>, compiled: Option<&Compiled>) {
-        if self.left_for_bytes.among(&plan.addresses) != plan.around {
+        if self.left_for_watched.among(&plan.addresses) != plan.around {
             return;
         }
         if let (Some(source), Some(compiled), Some(kept)) = (plan.source.take(), compiled, &mut self.kept) {

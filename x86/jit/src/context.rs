@@ -37,7 +37,7 @@ pub(crate) struct Context {
     pub(crate) flags: Stored,
     /// What code that reads some of them calls for them to be bits.
     pub(crate) make_bits: unsafe extern "C" fn(*mut Context),
-    /// The page for loads of which some bytes have to be asked for.
+    /// The page for loads of which some bytes are watched.
     pub(crate) reads_around: *const Around,
     /// The same for stores.
     pub(crate) writes_around: *const Around,

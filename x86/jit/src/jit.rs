@@ -361,8 +361,8 @@ impl<B: Bus> Made<B> {
                 }
                 Some(Why::Interpret) => {
                     // The interpreter has run that instruction since, and little else.
-                    if interpreter.cpu_mut().take_has_asked() {
-                        self.codes.note_left_for_bytes(self.left_before);
+                    if interpreter.cpu_mut().take_met_watched() {
+                        self.codes.note_left_for_watched(self.left_before);
                     }
                     self.left_before = rip;
                     break After::Interpret;

@@ -4,7 +4,7 @@
 //! instructions there, and one for each access after it. Which accesses there will be is known from writing the run once before
 //! ([`crate::spans`]).
 //!
-//! An instruction that often comes to a page of which some bytes have to be asked for, as those of a watchpoint, looks once more where
+//! An instruction that often comes to a page of which some bytes are watched, as those of a watchpoint, looks once more where
 //! that fails: whether the access touches none of them ([`Around`]).
 //!
 //! A look-up succeeds if the entry of the first byte's page has the page of the last byte. What crosses a page's end never does: no
@@ -152,7 +152,7 @@ impl Translator<'_> {
         at
     }
 
-    /// The addend of `entry`; where that is elsewhere, that of the page around bytes that have to be asked for, if it is that page and
+    /// The addend of `entry`; where that is elsewhere, that of the page around bytes that are watched, if it is that page and
     /// what is reached is none of them. Leaves the code otherwise.
     fn look_around(&mut self, is_elsewhere: Value, entry: Value, reached: Reached, write: bool) -> Value {
         let [around, there, found] = [(); 3].map(|()| self.new_block());
@@ -170,17 +170,16 @@ impl Translator<'_> {
         let [page, first, last] =
             [offset_of!(Around, page), offset_of!(Around, first), offset_of!(Around, last)]
                 .map(|offset| self.load_own(around, offset));
-        let pages = [reached.first, reached.last].map(|at| self.d.two_known(Two::Shr, 64, at, PAGE_BITS));
-        let touches = [
-            self.d.compare(IntCC::NotEqual, pages[0], page),
-            self.d.compare(IntCC::NotEqual, pages[1], page),
-        ];
-        let is_other = self.either(touches[0], touches[1]);
-        let reaches = self.d.compare(IntCC::UnsignedGreaterThanOrEqual, reached.last, first);
-        let begins = self.d.compare(IntCC::UnsignedLessThanOrEqual, reached.first, last);
-        let touches = self.d.builder.borrow_mut().ins().band(reaches, begins);
-        let has_to_ask = self.either(is_other, touches);
-        self.leave_if(has_to_ask);
+        let [begins_elsewhere, ends_elsewhere] = [reached.first, reached.last].map(|at| {
+            let its_page = self.d.two_known(Two::Shr, 64, at, PAGE_BITS);
+            self.d.compare(IntCC::NotEqual, its_page, page)
+        });
+        let is_elsewhere = self.either(begins_elsewhere, ends_elsewhere);
+        let ends_behind_first = self.d.compare(IntCC::UnsignedGreaterThanOrEqual, reached.last, first);
+        let begins_before_last = self.d.compare(IntCC::UnsignedLessThanOrEqual, reached.first, last);
+        let is_watched = self.d.builder.borrow_mut().ins().band(ends_behind_first, begins_before_last);
+        let is_left = self.either(is_elsewhere, is_watched);
+        self.leave_if(is_left);
         let addend_around = self.load_own(around, offset_of!(Around, addend));
         self.jump_to_found(found, addend_around);
         self.begin(found);

@@ -39,7 +39,7 @@ pub(crate) struct Step {
     pub(crate) how: How,
     /// How close together what it reaches for is looked up.
     pub(crate) reach: Reach,
-    /// Whether it looks around bytes that have to be asked for.
+    /// Whether it looks around bytes that are watched.
     pub(crate) looks_around: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) trait Code {
     fn how(&mut self, i: &Instruction) -> Option<How>;
     /// How close together what the instruction at `rip` reaches for is looked up.
     fn reach(&self, rip: u64) -> Reach;
-    /// Whether the instruction at `rip` looks around bytes that have to be asked for.
+    /// Whether the instruction at `rip` looks around bytes that are watched.
     fn looks_around(&self, rip: u64) -> bool;
 }
 

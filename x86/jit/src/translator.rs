@@ -78,7 +78,7 @@ pub(crate) struct Translator<'a> {
     pub(crate) spans: Spans,
     /// How close together what this instruction reaches for is looked up.
     pub(crate) reach: Reach,
-    /// Whether it looks around bytes that have to be asked for.
+    /// Whether it looks around bytes that are watched.
     pub(crate) looks_around: bool,
     /// Something was stored by this instruction: from then on it cannot be left.
     pub(crate) has_stored: bool,

@@ -1,22 +1,21 @@
-//! A page of which some bytes have to be asked for: compiled code stores around them, and is left where it touches them.
+//! A page of which some bytes are watched: compiled code stores around them, and is left where it touches them.
+
+mod structure;
 
 use iced_x86::code_asm::*;
-use x86::bus::{Bus, PAGE_SIZE};
+use structure::{DATA, both, run};
+use x86::bus::PAGE_SIZE;
 use x86::cpu::Cpu;
-use x86::flat::{Flat, Protection};
-use x86::interpreter::{Interpreter, Until};
-use x86::state::Regs;
-use x86_jit::{Jit, Tuning};
+use x86::flat::Flat;
+use x86::interpreter::Until;
 
-const CODE: u64 = 0x40_0000;
-const DATA: u64 = 0x50_0000;
 const ROUNDS: i32 = 32_000;
 /// Of the structure, the bytes from here.
 const WATCHED: u64 = 0x18;
 
 /// A loop that stores before and behind bytes that are watched in each round, to them in each 64th, and to some of them and of those
 /// before in each 128th.
-fn cpu(structure: u64) -> Cpu<Flat> {
+fn cpu(at: u64) -> Cpu<Flat> {
     let mut a = CodeAssembler::new(64).unwrap();
     let (mut again, mut seldom, mut never) = (a.create_label(), a.create_label(), a.create_label());
     a.mov(ecx, ROUNDS).unwrap();
@@ -36,52 +35,33 @@ fn cpu(structure: u64) -> Cpu<Flat> {
     a.dec(ecx).unwrap();
     a.jne(again).unwrap();
     a.syscall().unwrap();
-    let mut memory = Flat::new();
-    memory.map(CODE, &a.assemble(CODE).unwrap(), Protection::CODE);
-    let bytes: Vec<u8> = (0..2 * PAGE_SIZE).map(|n| (n * 31).to_le_bytes()[0]).collect();
-    memory.map(DATA, &bytes, Protection::DATA);
-    memory.watch(structure + WATCHED..structure + WATCHED + 8);
-    let mut cpu = Cpu::new(memory);
-    let mut regs = Regs { rip: CODE, rflags: 0x202, ..Regs::default() };
-    regs.gpr[3] = structure;
-    cpu.set_regs(&regs);
+    let mut cpu = structure::cpu(&mut a, at);
+    cpu.bus_mut().watch(at + WATCHED..at + WATCHED + 8);
     cpu
 }
 
 #[test]
 fn code_stores_around_what_is_watched_and_asks_for_that() {
     // In the midst of a page, at its beginning, and at its end.
-    for structure in [DATA + 0x200, DATA, DATA - WATCHED + PAGE_SIZE - 8] {
-        let mut interpreter = Interpreter::new(cpu(structure));
-        let mut jit = Jit::new(cpu(structure), Some(Tuning::eager(2)));
-        let stops = (interpreter.run(Until::EVENT, &mut ()), jit.run(Until::EVENT, &mut ()));
-        assert_eq!(format!("{:?}", stops.0), format!("{:?}", stops.1));
-        assert_eq!(interpreter.cpu().state(), jit.cpu().state(), "a structure at {structure:#x}");
-        assert_eq!(interpreter.counters(), jit.counters());
-        assert!(interpreter.cpu().bus().ram() == jit.cpu().bus().ram(), "a structure at {structure:#x}");
+    for at in [DATA + 0x200, DATA, DATA - WATCHED + PAGE_SIZE - 8] {
+        let (mut interpreter, mut jit) = both(|| cpu(at));
+        run(&mut interpreter, &mut jit, Until::EVENT, &format!("a structure at {at:#x}"));
         let asked = jit.cpu().bus().asked();
-        assert_eq!(asked, interpreter.cpu().bus().asked());
         assert!(asked >= 2 * u64::try_from(ROUNDS / 64).unwrap(), "{asked} stores have asked");
         let (work, all) = (jit.work(), jit.counters().instructions);
-        assert!(work.instructions > all - all / 10, "{work:?} of {all}, a structure at {structure:#x}");
+        assert!(work.instructions > all - all / 10, "{work:?} of {all}, a structure at {at:#x}");
         assert!(work.stays < u64::try_from(ROUNDS / 8).unwrap(), "{work:?}");
     }
 }
 
 #[test]
-fn a_page_that_is_watched_no_more_or_somewhere_else_is_looked_up_anew() {
-    let mut interpreter = Interpreter::new(cpu(DATA));
-    let mut jit = Jit::new(cpu(DATA), Some(Tuning::eager(2)));
-    let moved = DATA + 0x10..DATA + 0x14;
+fn a_page_that_is_watched_somewhere_else_is_looked_up_anew() {
+    let (mut interpreter, mut jit) = both(|| cpu(DATA));
     for instructions in [100_000, 200_000] {
         let until = Until { instructions, at: &[] };
-        let stops = (interpreter.run(until, &mut ()), jit.run(until, &mut ()));
-        assert_eq!(format!("{:?}", stops.0), format!("{:?}", stops.1));
-        assert_eq!(interpreter.cpu().state(), jit.cpu().state());
-        let asked = (interpreter.cpu().bus().asked(), jit.cpu().bus().asked());
-        assert_eq!(asked.0, asked.1, "up to {instructions} instructions");
+        run(&mut interpreter, &mut jit, until, &format!("up to {instructions} instructions"));
         for cpu in [interpreter.cpu_mut(), jit.cpu_mut()] {
-            cpu.bus_mut().watch(moved.clone());
+            cpu.bus_mut().watch(DATA + 0x10..DATA + 0x14);
             cpu.invalidate_page(DATA);
         }
     }

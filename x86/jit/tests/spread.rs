@@ -1,20 +1,19 @@
 //! A structure that a page's end goes through: what is reached for in it is looked up together at first, and apart when that is seen.
 
-use iced_x86::code_asm::*;
-use x86::bus::{Bus, PAGE_SIZE};
-use x86::cpu::Cpu;
-use x86::flat::{Flat, Protection};
-use x86::interpreter::{Interpreter, Until};
-use x86::state::Regs;
-use x86_jit::{Jit, Tuning};
+mod structure;
 
-const CODE: u64 = 0x40_0000;
-const DATA: u64 = 0x50_0000;
+use iced_x86::code_asm::*;
+use structure::{DATA, both, run};
+use x86::bus::PAGE_SIZE;
+use x86::cpu::Cpu;
+use x86::flat::Flat;
+use x86::interpreter::Until;
+
 /// Rounds of the loop, of eight instructions.
 const ROUNDS: i32 = 20_000;
 
-/// A loop over the fields of a structure at `rbx`.
-fn cpu(structure: u64) -> Cpu<Flat> {
+/// A loop over the fields of a structure.
+fn cpu(at: u64) -> Cpu<Flat> {
     let mut a = CodeAssembler::new(64).unwrap();
     let mut again = a.create_label();
     a.mov(ecx, ROUNDS).unwrap();
@@ -28,29 +27,15 @@ fn cpu(structure: u64) -> Cpu<Flat> {
     a.dec(ecx).unwrap();
     a.jne(again).unwrap();
     a.syscall().unwrap();
-    let mut memory = Flat::new();
-    memory.map(CODE, &a.assemble(CODE).unwrap(), Protection::CODE);
-    let bytes: Vec<u8> = (0..2 * PAGE_SIZE).map(|n| (n * 29).to_le_bytes()[0]).collect();
-    memory.map(DATA, &bytes, Protection::DATA);
-    let mut cpu = Cpu::new(memory);
-    let mut regs = Regs { rip: CODE, rflags: 0x202, ..Regs::default() };
-    regs.gpr[3] = structure;
-    cpu.set_regs(&regs);
-    cpu
+    structure::cpu(&mut a, at)
 }
 
 #[test]
 fn what_spans_a_page_end_is_looked_up_apart_and_runs_as_code() {
     let before_end = [0x4, 0x8, 0xc, 0x18, 0x1c, 0x40, 0x53, 0x9a, 0x9c, 0x100];
     for before_end in before_end {
-        let structure = DATA + PAGE_SIZE - before_end;
-        let mut interpreter = Interpreter::new(cpu(structure));
-        let mut jit = Jit::new(cpu(structure), Some(Tuning::eager(2)));
-        let stops = (interpreter.run(Until::EVENT, &mut ()), jit.run(Until::EVENT, &mut ()));
-        assert_eq!(format!("{:?}", stops.0), format!("{:?}", stops.1));
-        assert_eq!(interpreter.cpu().state(), jit.cpu().state(), "{before_end:#x} before the end");
-        assert_eq!(interpreter.counters(), jit.counters());
-        assert!(interpreter.cpu().bus().ram() == jit.cpu().bus().ram(), "{before_end:#x} before the end");
+        let (mut interpreter, mut jit) = both(|| cpu(DATA + PAGE_SIZE - before_end));
+        run(&mut interpreter, &mut jit, Until::EVENT, &format!("{before_end:#x} before the end"));
         // A field that the page's end goes through is the interpreter's.
         let (work, all) = (jit.work(), jit.counters().instructions);
         let is_split = [0x4, 0xc, 0x1c, 0x9a].contains(&before_end);

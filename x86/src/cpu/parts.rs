@@ -23,7 +23,7 @@ pub struct Parts<'c> {
     pub reads: &'c [Entry; ENTRIES],
     /// The translations for stores, and for loads of what the same instruction stores.
     pub writes: &'c [Entry; ENTRIES],
-    /// The page for loads of which some bytes have to be asked for.
+    /// The page for loads of which some bytes are watched.
     pub reads_around: &'c Around,
     /// The same for stores.
     pub writes_around: &'c Around,
@@ -82,9 +82,9 @@ impl<B: Bus> Cpu<B> {
             && self.locate_code(code.page * PAGE_SIZE) == Some(code.stamp.frame)
     }
 
-    /// Whether, since this was called last, a page was accessed of which some bytes have to be asked for.
-    pub fn take_has_asked(&mut self) -> bool {
-        self.reads.take_has_asked() | self.writes.take_has_asked()
+    /// Whether, since this was called last, a page was accessed of which some bytes are watched.
+    pub fn take_met_watched(&mut self) -> bool {
+        self.reads.take_met_watched() | self.writes.take_met_watched()
     }
 
     /// A number that changes whenever [`Cpu::is_code`] may answer otherwise.

@@ -149,7 +149,7 @@ impl<B: Bus> Cpu<B> {
         };
         if self.bus.may_cache(va, access) {
             tlb.insert(va, frame);
-        } else if let Some(bytes) = self.bus.has_to_ask(va, access) {
+        } else if let Some(bytes) = self.bus.watched(va, access) {
             tlb.insert_around(va, frame, &bytes);
         }
         Ok(frame + va % PAGE_SIZE)

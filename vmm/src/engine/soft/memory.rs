@@ -54,7 +54,7 @@ impl Bus for PagedRam {
         self.guard.may_cache(va, access)
     }
 
-    fn has_to_ask(&self, va: u64, access: Access) -> Option<Range<u64>> {
-        self.guard.has_to_ask(va, access)
+    fn watched(&self, va: u64, access: Access) -> Option<Range<u64>> {
+        self.guard.watched(va, access)
     }
 }

@@ -69,11 +69,11 @@ impl Guard {
 
     /// Whether no access of this kind to the page is one that is looked for.
     pub(super) fn may_cache(&self, address: Virt, access: Access) -> bool {
-        self.has_to_ask(address, access).is_none()
+        self.watched(address, access).is_none()
     }
 
     /// From the first to the last byte of the page that accesses of this kind are looked for at.
-    pub(super) fn has_to_ask(&self, address: Virt, access: Access) -> Option<Range<Virt>> {
+    pub(super) fn watched(&self, address: Virt, access: Access) -> Option<Range<Virt>> {
         let page = address - address % PAGE;
         if self.pages.is_empty() || access == Access::Execute || self.pages.binary_search(&page).is_err() {
             return None;

@@ -25,7 +25,7 @@ pub(crate) struct Plan<B: Bus> {
     pub(super) addresses: Vec<u64>,
     /// The state in which its code is left; the code is of no use but for that search.
     pub(super) sought: Option<Sought>,
-    /// How many of its instructions look around bytes that have to be asked for.
+    /// How many of its instructions look around bytes that are watched.
     pub(super) around: usize,
     /// What its code calls: it has their addresses.
     pub(super) outcalls: Outcalls<B>,
@@ -62,7 +62,7 @@ pub(crate) fn plan<B: Bus>(
     called.iter().filter_map(outcall).for_each(|outcall| outcalls.add(outcall));
     let addresses = region.as_ref().map_or_else(Vec::new, Region::addresses);
     let sought = region.as_ref().and_then(|region| region.sought);
-    let around = codes.left_for_bytes.among(&addresses);
+    let around = codes.left_for_watched.among(&addresses);
     let is_kept = |region: &&Region| region.sought.is_none() && around == 0;
     let to_keep = region.as_ref().filter(|region| codes.kept.is_some() && is_kept(region));
     let source = to_keep.and_then(|region| source(interpreter.cpu_mut(), region, &called));
@@ -145,12 +145,12 @@ impl<B: Bus> region::Code for Guest<'_, B> {
     }
 
     fn reach(&self, rip: u64) -> Reach {
-        // The bytes that have to be asked for may be among those that are looked up with others.
+        // The bytes that are watched may be among those that are looked up with others.
         if self.looks_around(rip) { Reach::Alone } else { self.codes.spread.reach(rip) }
     }
 
     fn looks_around(&self, rip: u64) -> bool {
-        self.codes.left_for_bytes.looks_around(rip)
+        self.codes.left_for_watched.looks_around(rip)
     }
 
     fn how(&mut self, i: &Instruction) -> Option<How> {

