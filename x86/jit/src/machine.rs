@@ -241,13 +241,14 @@ impl<'a> Machine for Translator<'a> {
         Ok(())
     }
 
-    fn trap_if(&mut self, c: Bool, _t: Trap) -> Exec {
+    fn trap_if(&mut self, c: Bool, trap: Trap) -> Exec {
         for c in self.d.take_leaves() {
             self.leave_if(c);
         }
         match c {
             Bool::Known(false) => {}
-            Bool::Known(true) => self.lacking(()),
+            // Nothing behind it is written: a float operation would raise exceptions, though nobody takes its result.
+            Bool::Known(true) => return self.lacking(Err(trap)),
             _ => {
                 let c = self.d.truth(c);
                 self.leave_if(c);
