@@ -62,12 +62,13 @@ impl Stretch {
 }
 
 impl<B: Bus> Cpu<B> {
-    /// Runs a string instruction, with a REP prefix or without, to its end.
+    /// Runs a string instruction, with a REP prefix or without; whether to its end. One that stores into a page that it lies in itself
+    /// is left behind each such element, to be decoded anew: processors fetch it again when a store meets its bytes (seen on Intel's).
     ///
     /// # Errors
     /// A trap between two iterations: then rcx, rsi and rdi tell how far it got, and the flags are as before (Intel SDM vol. 2, REP:
     /// EFLAGS is restored).
-    pub fn run_string(&mut self, op: &Op, iteration: Last<Cpu<B>>) -> Exec {
+    pub fn run_string(&mut self, op: &Op, iteration: Last<Cpu<B>>) -> Exec<bool> {
         let before = self.count(op);
         let done = self.run_iterations(op, iteration);
         let iterations = if op.rep == Rep::None { 1 } else { before - self.count(op) };
@@ -82,13 +83,14 @@ impl<B: Bus> Cpu<B> {
         if op.mem.addr32 { rcx & u64::from(u32::MAX) } else { rcx }
     }
 
-    fn run_iterations(&mut self, op: &Op, iteration: Last<Cpu<B>>) -> Exec {
+    fn run_iterations(&mut self, op: &Op, iteration: Last<Cpu<B>>) -> Exec<bool> {
         let flags = self.flags();
         let mut again = string::any_left(self, op);
         while again {
             if op.rep != Rep::None {
                 self.repeat_in_bulk(op);
             }
+            let to = self.reg(Gpr::RDI);
             match iteration(self, op) {
                 Ok(flow) => again = matches!(flow, Flow::Repeat { again: true }),
                 Err(trap) => {
@@ -96,8 +98,32 @@ impl<B: Bus> Cpu<B> {
                     return Err(trap);
                 }
             }
+            if again && self.has_stored_beside(op, to) {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether the element that was stored at `to`, the whole of rdi, is in a page that the instruction lies in.
+    fn has_stored_beside(&mut self, op: &Op, to: u64) -> bool {
+        if !matches!(op.cc, string::MOVS | string::STOS) {
+            return false;
+        }
+        let first = if op.mem.addr32 { to & u64::from(u32::MAX) } else { to };
+        let last = first.wrapping_add(u64::from(op.w / 8) - 1);
+        [first, last].iter().any(|to| match self.writes.get(*to) {
+            Some(at) => self.lies_in_the_frame(op, at),
+            // Somebody wants to hear of each store to it.
+            None => [op.start(), op.next - 1].iter().any(|code| code / PAGE_SIZE == to / PAGE_SIZE),
+        })
+    }
+
+    /// Whether the instruction lies in the frame of RAM that has `at`, or begins or ends in it.
+    fn lies_in_the_frame(&mut self, op: &Op, at: u64) -> bool {
+        [op.start(), op.next - 1]
+            .iter()
+            .any(|code| self.locate_code(*code).is_some_and(|code| code / PAGE_SIZE == at / PAGE_SIZE))
     }
 
     /// Has runs end with [`Stop::Strings`](crate::interpreter::Stop::Strings) behind the string instruction that goes beyond so many bytes,
@@ -148,8 +174,8 @@ impl<B: Bus> Cpu<B> {
         }
         let of_both = most.min(source.count());
         match op.cc {
-            string::MOVS if of_both > 0 => self.copy(source, target, of_both),
-            string::STOS if most > 0 => self.fill(target, most),
+            string::MOVS if of_both > 0 => self.copy(op, source, target, of_both),
+            string::STOS if most > 0 => self.fill(op, target, most),
             string::SCAS if most > 0 => self.pass_over(op.rep, target, most),
             string::CMPS if of_both > 0 => self.pass_pairs(op.rep, source, target, of_both),
             _ => Ok(0),
@@ -158,8 +184,11 @@ impl<B: Bus> Cpu<B> {
 
     /// Copies element by element in effect: no further than the distance from source to target where the target lies
     /// ahead.
-    fn copy(&mut self, source: Stretch, target: Stretch, count: u64) -> Exec<u64> {
+    fn copy(&mut self, op: &Op, source: Stretch, target: Stretch, count: u64) -> Exec<u64> {
         let (from, to) = (self.locate_read(source.first)?, self.locate_write(target.first)?);
+        if self.lies_in_the_frame(op, to) {
+            return Ok(0);
+        }
         let ahead = if source.down { from.saturating_sub(to) } else { to.saturating_sub(from) };
         let count = if ahead > 0 { count.min(ahead / source.size) } else { count };
         let (from, to) = (source.range(from, count), target.range(to, count));
@@ -167,9 +196,13 @@ impl<B: Bus> Cpu<B> {
         Ok(count)
     }
 
-    fn fill(&mut self, target: Stretch, count: u64) -> Exec<u64> {
+    fn fill(&mut self, op: &Op, target: Stretch, count: u64) -> Exec<u64> {
         let value = self.reg(Gpr::RAX);
-        let to = target.range(self.locate_write(target.first)?, count);
+        let to = self.locate_write(target.first)?;
+        if self.lies_in_the_frame(op, to) {
+            return Ok(0);
+        }
+        let to = target.range(to, count);
         let to = &mut self.bus_mut().ram_mut()[to];
         match target.size {
             1 => fill_elements::<1>(to, value),

@@ -265,7 +265,8 @@ impl<B: Bus> Interpreter<B> {
         }
     }
 
-    /// Runs the one instruction at rip; `None` when it retired and nothing else happened.
+    /// Runs the one instruction at rip; `None` when it retired and nothing else happened, or when it is a string instruction that has
+    /// stored into its own page and is to go on ([`Cpu::run_string`]).
     pub fn step<O: Observer>(&mut self, observer: &mut O) -> Option<Stop> {
         loop {
             let stopped = match decode_one(&mut self.cpu) {
@@ -464,12 +465,15 @@ fn end_without_branch<B: Bus>(cpu: &mut Cpu<B>, op: &Op, flow: FlowOf<Cpu<B>>) -
     }
 }
 
-/// Runs a string instruction with a REP prefix, and moves rip.
+/// Runs a string instruction with a REP prefix, and moves rip behind it when it is at its end.
 fn string<B: Bus>(cpu: &mut Cpu<B>, last: &Ender<Cpu<B>>) -> Option<Stop> {
-    if let Err(trap) = cpu.run_string(&last.op, last.run) {
-        return Some(trapped(cpu, trap, &last.op));
+    match cpu.run_string(&last.op, last.run) {
+        Ok(true) => {
+            cpu.retired.instructions += 1;
+            cpu.rip = last.op.next;
+        }
+        Ok(false) => cpu.rip = last.op.start(),
+        Err(trap) => return Some(trapped(cpu, trap, &last.op)),
     }
-    cpu.retired.instructions += 1;
-    cpu.rip = last.op.next;
     None
 }

@@ -130,6 +130,31 @@ fn a_store_into_its_own_block_is_seen_by_the_next_instruction() {
     assert_eq!(m.counters().instructions, 8);
 }
 
+/// A Xeon (family 6, model 207) does the same, for as many elements as here.
+#[test]
+fn a_string_instruction_that_stores_into_itself_is_fetched_again() {
+    const NOP: u32 = 0x90;
+    // F3 AA: up, the prefix goes first, and the STOSB that is left stores once; down, F3 90 is left, which is PAUSE.
+    for (down, first, retired, left) in [(false, -3_i64, 6, 96), (true, 1, 5, 99)] {
+        let mut m = machine(Protection::ALL, |a| {
+            let mut string = a.create_label();
+            a.lea(rdi, ptr(string))?;
+            a.mov(ecx, 100)?;
+            a.mov(eax, NOP)?;
+            a.set_label(&mut string)?;
+            a.rep().stosb()?;
+            a.syscall()
+        });
+        assert!(matches!(m.run(Until::retired(3), &mut ()), Stop::Budget));
+        let mut regs = m.cpu().regs();
+        regs.gpr[7] = regs.gpr[7].wrapping_add_signed(first);
+        regs.rflags |= u64::from(down) << 10;
+        m.cpu_mut().set_regs(&regs);
+        assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Syscall), "down: {down}");
+        assert_eq!((m.counters().instructions, m.cpu().regs().gpr[1]), (retired, left), "down: {down}");
+    }
+}
+
 #[test]
 fn code_that_another_hand_rewrites_or_remaps_is_decoded_again() {
     let mut m = machine(Protection::CODE, |a| {

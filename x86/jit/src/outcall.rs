@@ -56,7 +56,7 @@ impl<B: Bus> Outcall<B> {
         let has_trapped = match self.does {
             Does::Body(body) => body(cpu, &self.op).is_err(),
             Does::String(_) if cpu.strings_are_over() => true,
-            Does::String(iteration) => cpu.run_string(&self.op, iteration).is_err(),
+            Does::String(iteration) => !matches!(cpu.run_string(&self.op, iteration), Ok(true)),
         };
         if self.touches_flags {
             let now: Flags<u64, bool> = cpu.flags();
