@@ -91,9 +91,27 @@ pub trait Bus {
         true
     }
 
-    /// The bytes of the page of `va` that are watched for accesses of this kind, from the first to the last: no answer for the page is
-    /// cached, but what accesses none of these bytes need not ask.
-    fn watched(&self, _va: u64, _access: Access) -> Option<Range<u64>> {
+    /// Where no answer for the page of `va` may be cached since some bytes of it are watched for accesses of this kind: a part of the
+    /// page, `va` in it, that has none of these bytes. What accesses that part alone need not ask. `None` where `va` is one of these
+    /// bytes, and for pages that are not cached for another reason.
+    fn part_around(&self, _va: u64, _access: Access) -> Option<Range<u64>> {
         None
     }
+}
+
+/// The longest part of the page of `va`, `va` in it, that has none of the bytes that are `watched`; none of the last page that there is.
+#[must_use]
+pub fn part_between(va: u64, watched: impl Iterator<Item = Range<u64>>) -> Option<Range<u64>> {
+    let page = va - va % PAGE_SIZE;
+    let mut part = page..page.checked_add(PAGE_SIZE)?;
+    for bytes in watched.filter(|bytes| !bytes.is_empty()) {
+        if bytes.contains(&va) {
+            return None;
+        }
+        match bytes.end <= va {
+            true => part.start = part.start.max(bytes.end),
+            false => part.end = part.end.min(bytes.start),
+        }
+    }
+    Some(part)
 }

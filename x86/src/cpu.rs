@@ -5,7 +5,7 @@ mod modes;
 mod parts;
 mod translation;
 
-pub use crate::tlb::{Around, ENTRIES, Entry};
+pub use crate::tlb::{ENTRIES, Entry, PART_BITS, PARTS, Part};
 pub use parts::{CodePage, Parts};
 
 use crate::bus::{Bus, PAGE_SIZE, PageFault};

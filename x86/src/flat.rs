@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
+use crate::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation, part_between};
 
 /// What may be done with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ impl Protection {
 pub struct Flat {
     ram: Vec<u8>,
     pages: BTreeMap<u64, (u64, Protection)>,
-    /// Bytes of a page that stores have to ask for, and how many have that began there.
-    watched: Option<Range<u64>>,
+    /// Bytes that stores have to ask for, and how many have that began there.
+    watched: Vec<Range<u64>>,
     asked: u64,
 }
 
@@ -71,9 +71,13 @@ impl Flat {
         self.pages.remove(&(va / PAGE_SIZE));
     }
 
-    /// Has stores ask for these bytes of a page each time; the CPU must forget the page.
-    pub fn watch(&mut self, bytes: Range<u64>) {
-        self.watched = Some(bytes);
+    /// Has stores ask for these bytes each time, and for no others; the CPU must forget the pages.
+    pub fn watch(&mut self, bytes: &[Range<u64>]) {
+        self.watched = bytes.to_vec();
+    }
+
+    fn is_on_page(bytes: &Range<u64>, va: u64) -> bool {
+        (bytes.start / PAGE_SIZE..bytes.end.div_ceil(PAGE_SIZE)).contains(&(va / PAGE_SIZE))
     }
 
     /// How many stores have asked that begin in the bytes that are watched.
@@ -128,19 +132,17 @@ impl Bus for Flat {
         if !allowed {
             return Err(PageFault::new(va, access, true));
         }
-        if access == Access::Write && self.watched.as_ref().is_some_and(|bytes| bytes.contains(&va)) {
+        if access == Access::Write && self.watched.iter().any(|bytes| bytes.contains(&va)) {
             self.asked += 1;
         }
         Ok(Translation { frame, writable: write, executable: execute })
     }
 
     fn may_cache(&self, va: u64, access: Access) -> bool {
-        self.watched(va, access).is_none()
+        access != Access::Write || !self.watched.iter().any(|bytes| Flat::is_on_page(bytes, va))
     }
 
-    fn watched(&self, va: u64, access: Access) -> Option<Range<u64>> {
-        let is_there =
-            |bytes: &&Range<u64>| access == Access::Write && bytes.start / PAGE_SIZE == va / PAGE_SIZE;
-        self.watched.as_ref().filter(is_there).cloned()
+    fn part_around(&self, va: u64, _access: Access) -> Option<Range<u64>> {
+        part_between(va, self.watched.iter().cloned())
     }
 }

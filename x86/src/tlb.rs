@@ -30,30 +30,42 @@ impl Entry {
     }
 }
 
-/// A translation of a page of which some bytes are watched ([`crate::bus::Bus::watched`]): it holds for what
-/// touches none of them. Compiled code that often comes to such a page looks here.
+/// A translation of a part of a page of which other bytes are watched ([`crate::bus::Bus::part_around`]). Compiled code that often comes
+/// to such a page looks here: what begins at `va` may be in the part of number [`part`] and in no other.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Around {
-    /// As in [`Entry`].
-    pub page: u64,
+#[repr(C, align(32))]
+pub struct Part {
+    /// The address of its first byte; behind `last` where there is none.
+    pub first: u64,
+    /// The address of its last byte.
+    pub last: u64,
     /// As in [`Entry`].
     pub addend: u64,
-    /// The first of these bytes.
-    pub first: u64,
-    /// The last one.
-    pub last: u64,
 }
 
-const NOWHERE: Around = Around { page: EMPTY.page, addend: 0, first: 0, last: u64::MAX };
+const NO_PART: Part = Part { first: u64::MAX, last: 0, addend: 0 };
+
+/// Parts that are cached; a power of two.
+pub const PARTS: usize = 16;
+
+/// The number of the part for what begins at `va`. Neighbours in memory with watched bytes in between have different ones, and so have
+/// the same places of neighbouring pages: `va >> PART_BITS[0] ^ va >> PART_BITS[1]`, modulo [`PARTS`].
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
+const fn part(va: u64) -> usize {
+    (va >> PART_BITS[0] ^ va >> PART_BITS[1]) as usize % PARTS
+}
+
+/// See [`part`].
+pub const PART_BITS: [u32; 2] = [3, PAGE_SIZE.trailing_zeros()];
 
 /// The cache.
 #[derive(Clone)]
 pub(crate) struct Tlb {
     entries: Box<[Entry; ENTRIES]>,
-    /// The newest one; it is in none of the entries.
-    around: Around,
-    /// Whether there was one since that was asked.
+    /// Those of parts of pages, which are in none of the entries.
+    parts: Box<[Part; PARTS]>,
+    has_parts: bool,
+    /// Whether one of them was inserted since that was asked.
     met_watched: bool,
     /// The slots that were filled since the last [`Tlb::clear`], if they are no more than [`FEW`]; then one more.
     filled: Vec<u16>,
@@ -73,7 +85,14 @@ const fn slot(page: u64) -> usize {
 impl Tlb {
     pub(crate) fn new() -> Tlb {
         let entries = vec![EMPTY; ENTRIES].try_into().expect("there are so many");
-        Tlb { entries, around: NOWHERE, met_watched: false, filled: Vec::with_capacity(FEW + 1), reach: 0 }
+        Tlb {
+            entries,
+            parts: Box::new([NO_PART; PARTS]),
+            has_parts: false,
+            met_watched: false,
+            filled: Vec::with_capacity(FEW + 1),
+            reach: 0,
+        }
     }
 
     /// The RAM offset of `va` if its page is cached.
@@ -99,22 +118,21 @@ impl Tlb {
         }
     }
 
-    /// The page of `va`, but for these bytes of it.
-    pub(crate) fn insert_around(&mut self, va: u64, frame: u64, bytes: &Range<u64>) {
-        let page = va / PAGE_SIZE;
-        let (first, last) = (bytes.start, bytes.end.saturating_sub(1));
-        self.around = Around { page, addend: frame.wrapping_sub(page * PAGE_SIZE), first, last };
-        self.met_watched = true;
+    /// These bytes of the page of `va`, which is one of them.
+    pub(crate) fn insert_part(&mut self, va: u64, frame: u64, bytes: &Range<u64>) {
+        let addend = frame.wrapping_sub(va / PAGE_SIZE * PAGE_SIZE);
+        self.parts[part(va)] = Part { first: bytes.start, last: bytes.end.saturating_sub(1), addend };
+        (self.has_parts, self.met_watched) = (true, true);
         self.reach = self.reach.max(frame + PAGE_SIZE);
     }
 
-    /// Whether a page of which some bytes are watched was accessed since this was called last.
+    /// Whether a part was inserted since this was called last.
     pub(crate) const fn take_met_watched(&mut self) -> bool {
         std::mem::replace(&mut self.met_watched, false)
     }
 
-    pub(crate) fn around(&self) -> &Around {
-        &self.around
+    pub(crate) fn parts(&self) -> &[Part; PARTS] {
+        &self.parts
     }
 
     pub(crate) fn entries(&self) -> &[Entry; ENTRIES] {
@@ -131,8 +149,15 @@ impl Tlb {
         if entry.page == page {
             *entry = EMPTY;
         }
-        if self.around.page == page {
-            self.around = NOWHERE;
+        if self.has_parts {
+            let is_of_page = |it: &&mut Part| it.first / PAGE_SIZE == page;
+            self.parts.iter_mut().filter(is_of_page).for_each(|it| *it = NO_PART);
+        }
+    }
+
+    fn clear_parts(&mut self) {
+        if std::mem::take(&mut self.has_parts) {
+            self.parts.fill(NO_PART);
         }
     }
 
@@ -141,11 +166,11 @@ impl Tlb {
         for entry in self.entries.iter_mut().filter(|entry| entry.frame() == frame) {
             *entry = EMPTY;
         }
-        self.around = NOWHERE;
+        self.clear_parts();
     }
 
     pub(crate) fn clear(&mut self) {
-        self.around = NOWHERE;
+        self.clear_parts();
         if self.filled.len() > FEW {
             self.entries.fill(EMPTY);
         }

@@ -1,7 +1,7 @@
 //! Which instructions look around bytes that are watched.
 //!
 //! The page of a watchpoint is in no cache of translations, so that compiled code is left before each access to it. What is left often
-//! for that is compiled again, and looks at what the CPU knows of the page around the bytes that are watched ([`x86::cpu::Around`]).
+//! for that is compiled again, and looks at what the CPU knows of the parts of the page between such bytes ([`x86::cpu::Part`]).
 //!
 //! Example: `counter` lies beside a variable that is watched. A loop adds to it a million times: the code is left sixteen times.
 

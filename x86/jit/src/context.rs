@@ -1,6 +1,6 @@
 //! What compiled code and the driver share.
 
-use x86::cpu::{Around, Entry, Parts};
+use x86::cpu::{Entry, Part, Parts};
 
 /// The arguments of compiled code, and its results. The code knows where each field is.
 #[repr(C)]
@@ -37,10 +37,10 @@ pub(crate) struct Context {
     pub(crate) flags: Stored,
     /// What code that reads some of them calls for them to be bits.
     pub(crate) make_bits: unsafe extern "C" fn(*mut Context),
-    /// The page for loads of which some bytes are watched.
-    pub(crate) reads_around: *const Around,
+    /// The translations for loads of parts of pages of which other bytes are watched.
+    pub(crate) reads_of_parts: *const Part,
     /// The same for stores.
-    pub(crate) writes_around: *const Around,
+    pub(crate) writes_of_parts: *const Part,
 }
 
 /// Arithmetic flags that lie in the context.
@@ -116,8 +116,8 @@ impl Context {
             reached: 0,
             flags: Stored { kind: 0, a: 0, b: 0, r: 0, bits: [0; 8] },
             make_bits,
-            reads_around: std::ptr::null(),
-            writes_around: std::ptr::null(),
+            reads_of_parts: std::ptr::null(),
+            writes_of_parts: std::ptr::null(),
         }
     }
 
@@ -130,7 +130,8 @@ impl Context {
         self.ram_len = parts.ram.len();
         self.reads = parts.reads.as_ptr();
         self.writes = parts.writes.as_ptr();
-        (self.reads_around, self.writes_around) = (parts.reads_around, parts.writes_around);
+        self.reads_of_parts = parts.reads_of_parts.as_ptr();
+        self.writes_of_parts = parts.writes_of_parts.as_ptr();
         self.bases = parts.bases;
     }
 

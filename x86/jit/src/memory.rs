@@ -4,8 +4,8 @@
 //! instructions there, and one for each access after it. Which accesses there will be is known from writing the run once before
 //! ([`crate::spans`]).
 //!
-//! An instruction that often comes to a page of which some bytes are watched, as those of a watchpoint, looks once more where
-//! that fails: whether the access touches none of them ([`Around`]).
+//! An instruction that often comes to a page of which other bytes are watched, as those of a watchpoint, looks once more where
+//! that fails: whether all of the access is in a part of the page without such bytes ([`Part`]).
 //!
 //! A look-up succeeds if the entry of the first byte's page has the page of the last byte. What crosses a page's end never does: no
 //! entry has two pages. Where a look-up fails, the code is left before its instruction.
@@ -17,7 +17,7 @@ use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 use rustc_hash::FxHashMap;
 use std::mem::{offset_of, size_of};
 use x86::bus::PAGE_SIZE;
-use x86::cpu::{Around, ENTRIES, Entry};
+use x86::cpu::{ENTRIES, Entry, PART_BITS, PARTS, Part};
 use x86::domain::{Bin, Domain};
 
 use crate::clif::{Bv, Two, own};
@@ -93,6 +93,7 @@ impl Checked {
 pub(crate) const PAGE_BITS: u64 = PAGE_SIZE.trailing_zeros() as u64;
 const ENTRY_BITS: u64 = size_of::<Entry>().trailing_zeros() as u64;
 const _: () = assert!(ENTRIES.is_power_of_two() && size_of::<Entry>().is_power_of_two());
+const _: () = assert!(PARTS.is_power_of_two() && size_of::<Part>().is_power_of_two());
 
 impl Translator<'_> {
     /// Where `len` bytes at `va` are in the host's memory.
@@ -152,8 +153,8 @@ impl Translator<'_> {
         at
     }
 
-    /// The addend of `entry`; where that is elsewhere, that of the page around bytes that are watched, if it is that page and
-    /// what is reached is none of them. Leaves the code otherwise.
+    /// The addend of `entry`; where that is elsewhere, that of the part of a page that has all of what is reached. Leaves the code
+    /// where there is neither.
     fn look_around(&mut self, is_elsewhere: Value, entry: Value, reached: Reached, write: bool) -> Value {
         let [around, there, found] = [(); 3].map(|()| self.new_block());
         let addend = {
@@ -165,31 +166,30 @@ impl Translator<'_> {
         let cached = self.load_own(entry, offset_of!(Entry, addend));
         self.jump_to_found(found, cached);
         self.begin(around);
-        let offset = if write { at!(writes_around) } else { at!(reads_around) };
-        let around = self.d.load_context(types::I64, offset);
-        let [page, first, last] =
-            [offset_of!(Around, page), offset_of!(Around, first), offset_of!(Around, last)]
-                .map(|offset| self.load_own(around, offset));
-        let [begins_elsewhere, ends_elsewhere] = [reached.first, reached.last].map(|at| {
-            let its_page = self.d.two_known(Two::Shr, 64, at, PAGE_BITS);
-            self.d.compare(IntCC::NotEqual, its_page, page)
-        });
-        let is_elsewhere = self.either(begins_elsewhere, ends_elsewhere);
-        let ends_behind_first = self.d.compare(IntCC::UnsignedGreaterThanOrEqual, reached.last, first);
-        let begins_before_last = self.d.compare(IntCC::UnsignedLessThanOrEqual, reached.first, last);
-        let is_watched = self.d.builder.borrow_mut().ins().band(ends_behind_first, begins_before_last);
-        let is_left = self.either(is_elsewhere, is_watched);
+        let part = self.part(reached.first, write);
+        let [first, last] =
+            [offset_of!(Part, first), offset_of!(Part, last)].map(|at| self.load_own(part, at));
+        let begins_before = self.d.compare(IntCC::UnsignedLessThan, reached.first, first);
+        let ends_behind = self.d.compare(IntCC::UnsignedGreaterThan, reached.last, last);
+        let is_left = self.d.builder.borrow_mut().ins().bor(begins_before, ends_behind);
         self.leave_if(is_left);
-        let addend_around = self.load_own(around, offset_of!(Around, addend));
-        self.jump_to_found(found, addend_around);
+        let of_part = self.load_own(part, offset_of!(Part, addend));
+        self.jump_to_found(found, of_part);
         self.begin(found);
         // What was computed on one of the two ways is not there on both.
         self.d.forget();
         addend
     }
 
-    fn either(&self, a: Value, b: Value) -> Value {
-        self.d.builder.borrow_mut().ins().bor(a, b)
+    /// Where the translation of the part of a page is that what begins at `va` may be in.
+    fn part(&self, va: Value, write: bool) -> Value {
+        let table =
+            self.d.load_context(types::I64, if write { at!(writes_of_parts) } else { at!(reads_of_parts) });
+        let [low, high] = PART_BITS.map(|bits| self.d.two_known(Two::Shr, 64, va, bits.into()));
+        let hash = self.d.two(Two::Xor, low, high);
+        let number = self.d.two_known(Two::And, 64, hash, PARTS as u64 - 1);
+        let offset = self.d.two_known(Two::Shl, 64, number, size_of::<Part>().trailing_zeros().into());
+        self.d.two(Two::Add, table, offset)
     }
 
     fn jump_to_found(&self, found: Block, addend: Value) {

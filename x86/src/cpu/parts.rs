@@ -9,7 +9,7 @@ use crate::flags::Flags;
 use crate::frames::Stamp;
 use crate::machine::Machine;
 use crate::op::Segment;
-use crate::tlb::{Around, ENTRIES, Entry};
+use crate::tlb::{ENTRIES, Entry, PARTS, Part};
 
 /// What compiled code reads and writes.
 pub struct Parts<'c> {
@@ -23,10 +23,10 @@ pub struct Parts<'c> {
     pub reads: &'c [Entry; ENTRIES],
     /// The translations for stores, and for loads of what the same instruction stores.
     pub writes: &'c [Entry; ENTRIES],
-    /// The page for loads of which some bytes are watched.
-    pub reads_around: &'c Around,
+    /// The translations for loads of parts of pages of which other bytes are watched.
+    pub reads_of_parts: &'c [Part; PARTS],
     /// The same for stores.
-    pub writes_around: &'c Around,
+    pub writes_of_parts: &'c [Part; PARTS],
     /// All memory.
     pub ram: &'c mut [u8],
     /// The bases of FS and GS.
@@ -56,8 +56,8 @@ impl<B: Bus> Cpu<B> {
             mxcsr: &mut self.fpu.mxcsr,
             reads: self.reads.entries(),
             writes: self.writes.entries(),
-            reads_around: self.reads.around(),
-            writes_around: self.writes.around(),
+            reads_of_parts: self.reads.parts(),
+            writes_of_parts: self.writes.parts(),
             ram,
             bases,
             flags: self.flags,
@@ -82,7 +82,7 @@ impl<B: Bus> Cpu<B> {
             && self.locate_code(code.page * PAGE_SIZE) == Some(code.stamp.frame)
     }
 
-    /// Whether, since this was called last, a page was accessed of which some bytes are watched.
+    /// Whether, since this was called last, a page of which some bytes are watched was accessed at others.
     pub fn take_met_watched(&mut self) -> bool {
         self.reads.take_met_watched() | self.writes.take_met_watched()
     }

@@ -149,8 +149,8 @@ impl<B: Bus> Cpu<B> {
         };
         if self.bus.may_cache(va, access) {
             tlb.insert(va, frame);
-        } else if let Some(bytes) = self.bus.watched(va, access) {
-            tlb.insert_around(va, frame, &bytes);
+        } else if let Some(bytes) = self.bus.part_around(va, access) {
+            tlb.insert_part(va, frame, &bytes);
         }
         Ok(frame + va % PAGE_SIZE)
     }

@@ -1,10 +1,10 @@
 //! Data that is watched: where the guard is up, an access that begins near it stops before anything has happened.
 //!
-//! Translations of the pages are not cached, so that each access to them asks; all others cost nothing, in compiled code too. The guard
-//! is up while instructions of the table run, and down for what the processor itself loads and stores (frames of interrupts, tables).
+//! Translations of the pages are not cached, so that each access to them asks; all others cost nothing, in compiled code too. Code that
+//! often comes to such a page at other bytes is told the part of it that is not watched ([`x86::bus::Bus::part_around`]). The guard is up while instructions of the table run, and down for what the processor itself loads and stores (frames of interrupts, tables).
 
 use std::ops::Range;
-use x86::bus::{Access, PAGE_SIZE};
+use x86::bus::{Access, PAGE_SIZE, part_between};
 
 /// No access that is asked for at once is longer.
 const LONGEST: u64 = 64;
@@ -73,6 +73,12 @@ impl Guard {
             asks(it, access) && it.range.start < page.saturating_add(PAGE_SIZE) && page < it.range.end
         };
         access == Access::Execute || !self.watched.iter().any(on_page)
+    }
+
+    /// The part of the page around `va` where no access of this kind is looked for.
+    pub(crate) fn part_around(&self, va: u64, access: Access) -> Option<Range<u64>> {
+        let asking = self.watched.iter().filter(|it| asks(it, access));
+        part_between(va, asking.map(|it| it.range.clone()))
     }
 }
 

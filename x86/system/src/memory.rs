@@ -8,6 +8,7 @@ use super::guard::Guard;
 use super::paging::{Paging, peek, peek_fetch, walk};
 use crate::index;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use x86::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
 
 /// An access to a device.
@@ -154,5 +155,9 @@ impl Bus for Physical {
 
     fn may_cache(&self, va: u64, access: Access) -> bool {
         !self.is_passing && self.guard.may_cache(va, access)
+    }
+
+    fn part_around(&self, va: u64, access: Access) -> Option<Range<u64>> {
+        (!self.is_passing).then(|| self.guard.part_around(va, access))?
     }
 }

@@ -54,7 +54,7 @@ impl Bus for PagedRam {
         self.guard.may_cache(va, access)
     }
 
-    fn watched(&self, va: u64, access: Access) -> Option<Range<u64>> {
-        self.guard.watched(va, access)
+    fn part_around(&self, va: u64, access: Access) -> Option<Range<u64>> {
+        self.guard.part_around(va, access)
     }
 }

@@ -1,8 +1,8 @@
 //! Data that is watched: an access that begins near it faults, and the instruction then runs alone.
 //!
 //! Whether it accesses the very bytes is told from its operands before it runs. Translations of the pages are not cached, so that each
-//! access to them asks; all others cost nothing, in compiled code too. Code that often comes to such a page is told which bytes of it
-//! are watched, and asks where it touches those.
+//! access to them asks; all others cost nothing, in compiled code too. Code that often comes to such a page at other bytes is told the
+//! part of it that is not watched, and asks where it leaves that.
 
 use super::PagedRam;
 use crate::engine::accessed::{accesses, repeated};
@@ -10,7 +10,7 @@ use crate::engine::code::fetch;
 use crate::engine::lookout::{Accessed, Lookout, Watch};
 use crate::ram::{PAGE, Virt};
 use std::ops::Range;
-use x86::bus::Access;
+use x86::bus::{Access, part_between};
 use x86::interpreter::{Observer, Stop, Until};
 use x86_jit::Jit;
 
@@ -69,19 +69,20 @@ impl Guard {
 
     /// Whether no access of this kind to the page is one that is looked for.
     pub(super) fn may_cache(&self, address: Virt, access: Access) -> bool {
-        self.watched(address, access).is_none()
+        let page = address - address % PAGE;
+        let on_page = |watch: &Watch| {
+            asks(watch, access) && watch.range.start < page.saturating_add(PAGE) && page < watch.range.end
+        };
+        self.pages.is_empty()
+            || access == Access::Execute
+            || self.pages.binary_search(&page).is_err()
+            || !self.lookout.data.iter().any(on_page)
     }
 
-    /// From the first to the last byte of the page that accesses of this kind are looked for at.
-    pub(super) fn watched(&self, address: Virt, access: Access) -> Option<Range<Virt>> {
-        let page = address - address % PAGE;
-        if self.pages.is_empty() || access == Access::Execute || self.pages.binary_search(&page).is_err() {
-            return None;
-        }
-        let on_page = |watch: &Watch| watch.range.start.max(page)..watch.range.end.min(page + PAGE);
+    /// The part of the page around `address` where no access of this kind is looked for.
+    pub(super) fn part_around(&self, address: Virt, access: Access) -> Option<Range<Virt>> {
         let asking = self.lookout.data.iter().filter(|watch| asks(watch, access));
-        let asking = asking.map(on_page).filter(|bytes| !bytes.is_empty());
-        asking.reduce(|all, bytes| all.start.min(bytes.start)..all.end.max(bytes.end))
+        part_between(address, asking.map(|watch| watch.range.clone()))
     }
 }
 

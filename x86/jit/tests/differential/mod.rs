@@ -263,10 +263,14 @@ impl Pair {
             }
             // Stores to some bytes have to ask.
             8 => {
-                let first = source.below(PAGE_SIZE);
-                let bytes = page + first..page + PAGE_SIZE.min(first + 1 + source.below(100));
+                let bytes = [(); 3].map(|()| {
+                    let page = DATA + PAGE_SIZE * source.below(DATA_PAGES);
+                    let first = source.below(PAGE_SIZE);
+                    page + first..page + PAGE_SIZE.min(first + 1 + source.below(100))
+                });
+                let bytes = &bytes[*source.of(&[0, 1, 2])..];
                 self.both(|cpu| {
-                    cpu.bus_mut().watch(bytes.clone());
+                    cpu.bus_mut().watch(bytes);
                     cpu.flush_tlb();
                 });
             }
