@@ -43,10 +43,12 @@ hosts: guests
 	@scripts/hosts.sh svm
 	@scripts/hosts.sh vmx --bochs $(BOCHS)
 
-# Ten million random cases of the semantics against this processor, and all directed ones.
+# Ten million random cases of the semantics against this processor, all directed ones, and random programs on compiled code against
+# the interpreter for half an hour (RANDOM_SECONDS; RANDOM_SEED is the first program's number).
 long-test: setup
 	cargo run --release --locked -p x86-oracle -- --cases 10000000
 	cargo run --release --locked -p x86-oracle -- --directed
+	cargo test --release --locked -p x86-jit --test random -- --ignored --nocapture
 
 # docs/instructions.md: what has semantics, and how often it was tested; docs/syscalls.md: which calls are served.
 page: setup

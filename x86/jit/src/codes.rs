@@ -25,8 +25,6 @@ pub(crate) use plan::{Plan, plan};
 
 /// Places in the table; a power of two.
 const PLACES: usize = 1 << 12;
-/// Memory for code at most, in bytes. When it is full, all code is forgotten.
-const ROOM: usize = 64 << 20;
 
 /// What there is for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,12 +82,12 @@ const fn place(rip: u64) -> usize {
 }
 
 impl<B: Bus> Codes<B> {
-    /// No code but the `gate`, for good, and where that is; code that is `kept` is taken when it is found.
+    /// No code but the `gate`, for good, and where that is; code that is `kept` is taken when it is found. All of it has so much `room`.
     ///
     /// # Errors
     /// When the host gives no memory for code.
-    pub(crate) fn new(gate: &[u8], kept: Option<Kept>) -> io::Result<(Codes<B>, Code)> {
-        let mut arena = Arena::new(ROOM)?;
+    pub(crate) fn new(gate: &[u8], kept: Option<Kept>, room: usize) -> io::Result<(Codes<B>, Code)> {
+        let mut arena = Arena::new(room)?;
         let code = arena.add(gate).ok_or_else(|| io::Error::other("no room for code"))?;
         let empty = Place { rip: 0, turn: 0, known: Known::Nothing };
         let codes = Codes {
@@ -330,7 +328,7 @@ mod tests {
             memory.map(HEAD + page * PAGE_SIZE, &[0x90], Protection::CODE);
         }
         let mut cpu = Cpu::new(memory);
-        let (mut codes, _) = Codes::<Flat>::new(&[], None).unwrap();
+        let (mut codes, _) = Codes::<Flat>::new(&[], None, 1 << 12).unwrap();
         let compiled = Compiled { bytes: vec![0xc3], outcalls: Vec::new() };
         let turn = |codes: &Codes<Flat>| {
             let mut context = Context::new(make_bits);

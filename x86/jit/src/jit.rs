@@ -26,7 +26,13 @@ pub struct Tuning {
     pub price: u64,
     /// The guest waits for the compiler, so that from then on its code is surely run. For tests.
     pub waits: bool,
+    /// Memory for code at most, in bytes. When it is full, all code is forgotten.
+    pub room: usize,
 }
+
+/// Room for the code of a large program: gcc's compiler proper has 100 MB when it compiles a few hundred lines. What is not used costs
+/// nothing.
+const ROOM: usize = 256 << 20;
 
 /// Instructions that are compiled whatever has run: a program that is one loop soon is fast.
 const FREE: u64 = 60;
@@ -35,7 +41,7 @@ impl Tuning {
     /// Everything, before it runs more than `patience` times.
     #[must_use]
     pub const fn eager(patience: u32) -> Tuning {
-        Tuning { patience, price: 0, waits: true }
+        Tuning { patience, price: 0, waits: true, room: ROOM }
     }
 
     /// Whether more may be compiled now.
@@ -50,7 +56,7 @@ impl Default for Tuning {
     /// compiling never takes more than the interpreter has taken for the same code. The price keeps a program that has just begun, and
     /// goes through much code, from having all of that compiled.
     fn default() -> Tuning {
-        Tuning { patience: 5_000, price: 1_000, waits: false }
+        Tuning { patience: 5_000, price: 1_000, waits: false, room: ROOM }
     }
 }
 
@@ -126,11 +132,11 @@ struct Made<B: Bus> {
 }
 
 impl<B: Bus> Made<B> {
-    fn new(kept: Option<Kept>) -> Result<Made<B>, NoCompiler> {
+    fn new(kept: Option<Kept>, room: usize) -> Result<Made<B>, NoCompiler> {
         let mut compiler = Compiler::new()?;
         let gate =
             compiler.gate().ok_or_else(|| io::Error::other("Cranelift compiles no way into its code"))?;
-        let (codes, gate) = Codes::new(&gate, kept)?;
+        let (codes, gate) = Codes::new(&gate, kept, room)?;
         let worker = Worker::start(compiler)?;
         Ok(Made {
             context: Context::new(make_bits),
@@ -255,7 +261,7 @@ impl<B: Bus> Jit<B> {
     /// Runs the code for rip, if there is some; else has it compiled, and lets the interpreter go on for a while.
     fn run_hot(&mut self, until: Until<'_>) -> After {
         let rip = self.cpu().rip();
-        let Some(made) = self.native.get() else {
+        let Some(made) = self.native.get(self.tuning.room) else {
             self.interpreter.wait_until_hot(u32::MAX);
             return After::GoOn;
         };
@@ -281,10 +287,10 @@ impl<B: Bus> Jit<B> {
 }
 
 impl<B: Bus> Native<B> {
-    /// Made now, if it was not.
-    fn get(&mut self) -> Option<&mut Made<B>> {
+    /// Made now, if it was not, with so much room for code.
+    fn get(&mut self, room: usize) -> Option<&mut Made<B>> {
         if let Native::Unmade(kept) = self {
-            *self = match Made::new(kept.take()) {
+            *self = match Made::new(kept.take(), room) {
                 Ok(made) => Native::Made(Box::new(made)),
                 Err(why) => {
                     tracing::warn!("guest code is not compiled but interpreted: {why}");
@@ -342,7 +348,6 @@ impl<B: Bus> Made<B> {
         mut code: Code,
     ) -> After {
         self.context.flags = Stored::of(&interpreter.cpu().flags());
-        self.codes.point_to_links(&mut self.context);
         let after = loop {
             work.stays += 1;
             let (why, has_moved) = self.run_code(interpreter, work, until, code);
@@ -397,6 +402,8 @@ impl<B: Bus> Made<B> {
         let mut counters = interpreter.counters();
         let may_run = until.instructions.saturating_sub(counters.instructions).min(LONGEST_STAY);
         let context = &mut self.context;
+        // A search for code may have ended the turn, and with it the code that its links lead to.
+        self.codes.point_to_links(context);
         context.counts = Counts::new(may_run);
         context.rip = interpreter.cpu().rip();
         let why = self.gate.enter(context, code, interpreter.cpu_mut());

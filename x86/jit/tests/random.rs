@@ -5,6 +5,8 @@ mod differential;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use std::time::{Duration, Instant};
+
 use differential::program::{Pool, Program};
 use differential::{Pair, Source};
 
@@ -26,8 +28,20 @@ fn random(seed: u64) -> Source<'static> {
     }))
 }
 
+/// Says, when something fails, in which program.
+struct Number(u64);
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in the program of number {}", self.0);
+        }
+    }
+}
+
 /// Runs a program.
 fn run(pool: &Pool, seed: u64, begin: impl FnOnce(&mut Pair)) -> Pair {
+    let _number = Number(seed);
     let mut source = random(seed);
     let program = Program::new(pool, &mut source);
     let mut pair = Pair::new(program, &mut source);
@@ -54,6 +68,26 @@ fn random_programs_do_on_compiled_code_what_they_do_on_the_interpreter() {
         regions > PROGRAMS && in_code > all / 4,
         "too little was compiled for the comparison to mean anything"
     );
+}
+
+/// A number from the environment.
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect(name))
+}
+
+/// Other programs than those of the tests: from the one of number RANDOM_SEED on, for RANDOM_SECONDS.
+#[test]
+#[ignore = "takes half an hour; make long-test runs it"]
+fn random_programs_for_as_long_as_is_asked_do_the_same() {
+    let pool = Pool::new(support::encodings());
+    let (begin, seconds) = (number("RANDOM_SEED", 1_000_000), number("RANDOM_SECONDS", 1800));
+    let (since, mut in_code, mut all) = (Instant::now(), 0, 0);
+    let mut seed = begin;
+    while since.elapsed() < Duration::from_secs(seconds) {
+        let pair = run(&pool, seed, |_| {});
+        (seed, in_code, all) = (seed + 1, in_code + pair.work().instructions, all + pair.instructions());
+    }
+    println!("{} programs; {in_code} of {all} instructions ran as compiled code", seed - begin);
 }
 
 #[test]
