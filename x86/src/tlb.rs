@@ -31,7 +31,7 @@ impl Entry {
 }
 
 /// A translation of a part of a page of which other bytes are watched ([`crate::bus::Bus::part_around`]). Compiled code that often comes
-/// to such a page looks here: what begins at `va` may be in the part of number [`part`] and in no other.
+/// to such a page looks here.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 pub struct Part {
@@ -48,15 +48,14 @@ const NO_PART: Part = Part { first: u64::MAX, last: 0, addend: 0 };
 /// Parts that are cached; a power of two.
 pub const PARTS: usize = 16;
 
-/// The number of the part for what begins at `va`. Neighbours in memory with watched bytes in between have different ones, and so have
-/// the same places of neighbouring pages: `va >> PART_BITS[0] ^ va >> PART_BITS[1]`, modulo [`PARTS`].
+/// What begins at `va` may be in the part of number `va >> PART_BITS[0] ^ va >> PART_BITS[1]`, modulo [`PARTS`], and in no other. Neighbours
+/// in memory with watched bytes in between have different ones, and so have the same places of neighbouring pages.
+pub const PART_BITS: [u32; 2] = [3, PAGE_SIZE.trailing_zeros()];
+
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
 const fn part(va: u64) -> usize {
     (va >> PART_BITS[0] ^ va >> PART_BITS[1]) as usize % PARTS
 }
-
-/// See [`part`].
-pub const PART_BITS: [u32; 2] = [3, PAGE_SIZE.trailing_zeros()];
 
 /// The cache.
 #[derive(Clone)]
