@@ -2,6 +2,8 @@
 
 mod structure;
 
+use std::slice;
+
 use iced_x86::code_asm::*;
 use structure::{DATA, both, run};
 use x86::bus::{PAGE_SIZE, part_between};
@@ -36,7 +38,7 @@ fn cpu(at: u64) -> Cpu<Flat> {
     a.jne(again).unwrap();
     a.syscall().unwrap();
     let mut cpu = structure::cpu(&mut a, at);
-    cpu.bus_mut().watch(&[at + WATCHED..at + WATCHED + 8]);
+    cpu.bus_mut().watch(slice::from_ref(&(at + WATCHED..at + WATCHED + 8)));
     cpu
 }
 
@@ -61,7 +63,7 @@ fn a_page_that_is_watched_somewhere_else_is_looked_up_anew() {
         let until = Until { instructions, at: &[] };
         run(&mut interpreter, &mut jit, until, &format!("up to {instructions} instructions"));
         for cpu in [interpreter.cpu_mut(), jit.cpu_mut()] {
-            cpu.bus_mut().watch(&[DATA + 0x10..DATA + 0x14]);
+            cpu.bus_mut().watch(slice::from_ref(&(DATA + 0x10..DATA + 0x14)));
             cpu.invalidate_page(DATA);
         }
     }
