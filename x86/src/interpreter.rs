@@ -161,15 +161,15 @@ impl<B: Bus> Interpreter<B> {
 
     /// [`Interpreter::run`] of 32-bit code, from no block.
     fn run_narrow<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Stop {
-        let mut has_moved = false;
+        let begin = self.cpu.retired.instructions;
         loop {
+            let has_moved = self.cpu.retired.instructions != begin;
             if has_moved && until.at.binary_search(&self.cpu.rip).is_ok() {
                 return Stop::At;
             }
             if self.cpu.retired.instructions >= until.instructions {
                 return Stop::Budget;
             }
-            has_moved = true;
             if let Some(stop) = self.step(observer) {
                 return stop;
             }
@@ -239,8 +239,10 @@ impl<B: Bus> Interpreter<B> {
         at: &[u64],
         observer: &mut O,
     ) -> Option<Stop> {
-        let mut has_moved = false;
+        let begin = self.cpu.retired.instructions;
         loop {
+            // A string instruction that goes on in its midst is no visit of it.
+            let has_moved = self.cpu.retired.instructions != begin;
             if AT && has_moved && at.binary_search(&self.cpu.rip).is_ok() {
                 return Some(Stop::At);
             }
@@ -251,7 +253,6 @@ impl<B: Bus> Interpreter<B> {
             if has_moved && self.cpu.strings_are_over() {
                 return Some(Stop::Strings);
             }
-            has_moved = true;
             let stopped = match self.cache.find(&mut self.cpu) {
                 Ok(found) if COLD && !self.cache.spend(found) => return None,
                 Ok(found) => self.run_found::<O, AT, COLD>(found, left, at, observer),

@@ -195,3 +195,25 @@ fn an_instruction_that_is_run_again_after_a_fault_is_one_visit() {
     assert!(matches!(m.run(until, &mut ()), Stop::Syscall));
     assert_eq!(m.counters().instructions, 3);
 }
+
+/// It stores beside itself, and is decoded anew behind each element.
+#[test]
+fn a_string_instruction_is_one_visit_however_often_it_is_left_in_its_midst() {
+    let string = CODE + 14;
+    let mut m = machine(|a| {
+        a.mov(ecx, 10)?;
+        a.mov(edi, i32::try_from(CODE + 0x800).unwrap())?;
+        a.xor(eax, eax)?;
+        a.xor(edx, edx)?;
+        a.rep().stosb()?;
+        a.syscall()
+    });
+    rewind(&mut m);
+    let until = Until { at: &[string, string + 2], ..Until::EVENT };
+    for (rip, left) in [(string, 10), (string + 2, 0)] {
+        assert!(matches!(m.run(until, &mut ()), Stop::At));
+        assert_eq!((m.cpu().regs().rip, m.cpu().regs().gpr[1]), (rip, left));
+    }
+    assert!(matches!(m.run(until, &mut ()), Stop::Syscall));
+    assert_eq!(m.counters().instructions, 6);
+}
