@@ -20,6 +20,13 @@ impl CheckpointCost {
         CheckpointCost { known: pause, copies: process.memory().copied(), faults: process.copy_faults() }
     }
 
+    /// Of a checkpoint that is to be taken, at most: if the program goes on to store to all of its memory.
+    pub(crate) fn foreseen(process: &Process) -> Duration {
+        let (copy, fault) = costs(process);
+        let pages = u32::try_from(process.memory().frames().used()).unwrap_or(u32::MAX);
+        copy.saturating_add(fault / PAGES_OF_A_FAULT).saturating_mul(pages)
+    }
+
     /// Adds work that was done for it elsewhere.
     pub(crate) fn add(&mut self, work: Duration) {
         self.known += work;
@@ -28,17 +35,34 @@ impl CheckpointCost {
     /// What it has cost up to now.
     pub(crate) fn so_far(&self, process: &Process) -> Duration {
         let since = |now: u64, then: u64| u32::try_from(now.saturating_sub(then)).unwrap_or(u32::MAX);
-        // Where two processors take turns, nearly all of it is KVM's, whichever runs now.
-        let (copy, fault) = match process.engine_kind() {
-            EngineKind::Kvm => (COPY_KVM, process.exit_cost()),
-            EngineKind::Soft => (COPY, FAULT),
-        };
+        let (copy, fault) = costs(process);
         let copies = copy.saturating_mul(since(process.memory().copied(), self.copies));
         let faults = fault.saturating_mul(since(process.copy_faults(), self.faults));
         self.known.saturating_add(copies).saturating_add(faults)
     }
 }
 
+/// What a copy costs, and the fault that asks for copies. Where two processors take turns, nearly all of it is KVM's, whichever
+/// runs now.
+fn costs(process: &Process) -> (Duration, Duration) {
+    match process.engine_kind() {
+        EngineKind::Kvm => (COPY_KVM, process.exit_cost()),
+        EngineKind::Soft => (COPY, FAULT),
+    }
+}
+
+/// How many pages to copy at a store's fault at least, so that the fault costs no more than they do: one on the software CPU and
+/// where an exit takes a microsecond, sixteen where it takes sixty.
+pub(super) fn copied_together(process: &Process) -> u64 {
+    let (copy, fault) = costs(process);
+    let pages = u64::try_from(fault.as_nanos() / copy.as_nanos()).unwrap_or(u64::MAX);
+    1 << pages.clamp(1, MOST_TOGETHER).ilog2()
+}
+
+/// So many pages are copied at one fault, where a program stores here and there.
+const PAGES_OF_A_FAULT: u32 = 16;
+/// More are not copied together for the cost of a fault alone.
+const MOST_TOGETHER: u64 = 16;
 /// The copy of a page, on the software CPU and where a page that changes is taken from a virtual machine's tables.
 const COPY: Duration = Duration::from_nanos(800);
 const COPY_KVM: Duration = Duration::from_micros(4);

@@ -264,6 +264,9 @@ impl Ram {
     /// Drops the host translations of `len` bytes at `at` in the second mapping, if there is one. The content stays, since it is
     /// the file's; KVM is told by its MMU notifier, and forgets what it derived from them.
     ///
+    /// What is backed ahead is mapped again at once, since KVM takes the neighbours of a page that the guest comes back to
+    /// (eight at a fault: `PTE_PREFETCH_NUM` in Linux, arch/x86/kvm/mmu) only where the host has them mapped.
+    ///
     /// # Errors
     /// When the host refuses.
     pub fn drop_second(&mut self, at: Phys, len: u64) -> std::io::Result<()> {
@@ -272,9 +275,14 @@ impl Ram {
         // SAFETY: the range is inside a shared file mapping without private pages: the advice changes no content.
         match unsafe { libc::madvise(second.as_ptr().add(index(at)).cast(), index(len), libc::MADV_DONTNEED) }
         {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
+            0 => {}
+            _ => return Err(std::io::Error::last_os_error()),
         }
+        let end = (at + len).min(self.populated);
+        if at < end {
+            map_pages(second.as_ptr(), index(at), index(end - at));
+        }
+        Ok(())
     }
 }
 

@@ -21,6 +21,8 @@ const NEAREST_PREEMPTED: Duration = Duration::from_millis(40);
 const SHARE: u32 = 64;
 const FARTHEST: Duration = Duration::from_secs(20);
 const DEAR_SHARE: u32 = 10;
+/// The first costs at most one part in so many of the time before it: a crash before that is run again from the start.
+const FIRST_SHARE: u32 = 16;
 /// How many there are.
 const KEPT: usize = 2;
 /// Records of more bytes than these are not kept: the program reads much, and has no near past until the next checkpoint.
@@ -43,6 +45,8 @@ pub struct Recent {
     kept: Records,
     /// A preemption is among those behind the last window.
     preempted: bool,
+    /// When the program began.
+    began: Instant,
     /// When to look whether there is to be a checkpoint; never, if none are wanted.
     due: Option<Instant>,
     /// The program was told of the first time.
@@ -54,15 +58,17 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Nothing yet, before the program runs: if checkpoints are wanted, the first comes a while later. Crashes before that are
-    /// run again from the start.
+    /// Nothing yet, before the program runs: if checkpoints are wanted, the first comes a while later, as soon as what it may cost
+    /// is little beside the time until then. Crashes before that are run again from the start.
     #[must_use]
     pub fn new(wanted: bool) -> Recent {
+        let began = Instant::now();
         Recent {
+            began,
             windows: VecDeque::new(),
             kept: Records::default(),
             preempted: false,
-            due: wanted.then(|| Instant::now() + NEAREST),
+            due: wanted.then(|| began + NEAREST),
             told: false,
             cost: CheckpointCost::default(),
             served: ServedAt::default(),
@@ -116,7 +122,7 @@ impl Recent {
             }
             return Ok(());
         }
-        if is_scarce || self.is_too_soon(process, now) {
+        if is_scarce || !first_fork && self.is_too_soon(process, now) {
             self.set_due(process, NEAREST);
             return Ok(());
         }
@@ -142,12 +148,14 @@ impl Recent {
         Ok(())
     }
 
-    /// Whether another checkpoint now would cost too much: the last one has.
+    /// Whether a checkpoint now would cost too much: the first, or another one, as the last one has.
     fn is_too_soon(&self, process: &Process, now: Instant) -> bool {
-        let Some(last) = self.windows.back() else { return false };
-        let cost = self.cost.so_far(process);
-        let apart = cost.saturating_mul(SHARE).min(FARTHEST.max(cost.saturating_mul(DEAR_SHARE)));
-        now < last.at + apart
+        let (last, cost, share) = match self.windows.back() {
+            Some(last) => (last.at, self.cost.so_far(process), SHARE),
+            None => (self.began, CheckpointCost::foreseen(process), FIRST_SHARE),
+        };
+        let apart = cost.saturating_mul(share).min(FARTHEST.max(cost.saturating_mul(DEAR_SHARE)));
+        now < last + apart
     }
 
     fn set_due(&mut self, process: &mut Process, after: Duration) {
