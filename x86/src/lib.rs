@@ -39,6 +39,7 @@ pub mod flags;
 pub mod flat;
 mod frames;
 pub mod golden;
+pub mod guard;
 pub mod interpreter;
 pub mod machine;
 pub mod op;

@@ -1,7 +1,7 @@
 //! Hardware breakpoints of the guest: DR0 to DR3, as DR7 arms them (Intel SDM vol. 3, 18.2).
 //!
 //! An armed instruction is a bound of each run, and its debug exception comes before it; armed data is watched by the processor's guard
-//! ([`x86_system::guard`]), and its exception comes behind the access. Example: a debugger in the guest sets DR0 to a variable of four
+//! ([`x86::guard`]), and its exception comes behind the access. Example: a debugger in the guest sets DR0 to a variable of four
 //! bytes and DR7 to 0xd0001. Stores to its page stop at the guard, run alone, and one that touches the variable is followed by #DB with
 //! DR6.B0.
 //!
@@ -10,8 +10,8 @@
 use super::Machine;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use x86::guard::Watched;
 use x86::machine::Machine as _;
-use x86_system::guard::Watched;
 
 /// RFLAGS.RF: the next instruction does not meet its breakpoint.
 const RESUME: u64 = 1 << 16;

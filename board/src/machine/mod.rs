@@ -32,10 +32,10 @@ pub use seen::Seen;
 pub use state::Digests;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use x86::guard::Watched;
 use x86::interpreter::{Stop, Until};
 use x86::state::Regs;
 use x86_jit::{Jit, Tuning};
-use x86_system::guard::Watched;
 use x86_system::memory::DeviceAccess;
 use x86_system::{Next, Physical, Refused, Registers, System, SystemCpu};
 

@@ -5,10 +5,10 @@
 use super::{End, Machine, Pause, Position, STEP};
 use vmm::engine::accessed::{DataAccess, accesses, repeated};
 use vmm::engine::lookout::{Accessed, Lookout, Watch};
+use x86::guard::Watched;
 use x86::interpreter::Until;
 use x86::state::{Fpu, Regs};
 use x86_system::Registers;
-use x86_system::guard::Watched;
 
 /// What was looked for and has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use lbr::model::{Event, Model, Processor, Transfer};
 use memory::PagedRam;
 use std::path::PathBuf;
 use std::time::Instant;
-use watch::Guard;
+use watch::Watching;
 use x86::bus::PageFault;
 use x86::interpreter::{self, Stop};
 use x86::machine::Trap;
@@ -85,7 +85,7 @@ impl SoftCpu {
         let regs = Regs { rflags: user_rflags(0), ..Regs::default() };
         // The guest's bytes are moved in while it runs.
         let interpreter = Jit::new(
-            x86::cpu::Cpu::new(PagedRam { ram: Ram::new(PAGE)?, root: 0, guard: Guard::default() }),
+            x86::cpu::Cpu::new(PagedRam { ram: Ram::new(PAGE)?, root: 0, watching: Watching::default() }),
             tuning,
         );
         let branches = Model::new(Processor::Skylake);
@@ -345,7 +345,7 @@ impl Cpu for SoftCpu {
             Until::At(at) => (u64::MAX, Some(at)),
             Until::AtOrRetired(at, bound) | Until::StateOrRetired(at, _, bound) => (bound, Some(at)),
         };
-        let lookout = self.interpreter.cpu().bus().guard.lookout();
+        let lookout = self.interpreter.cpu().bus().watching.lookout();
         let mut at = Vec::new();
         if !lookout.at.is_empty() || asked.is_some() {
             at.extend(lookout.at.iter().copied().chain(asked));
@@ -431,7 +431,7 @@ impl Cpu for SoftCpu {
 
     fn look_out(&mut self, lookout: &Lookout) -> Result<(), EngineError> {
         let cpu = self.interpreter.cpu_mut();
-        cpu.bus_mut().guard.set(lookout);
+        cpu.bus_mut().watching.set(lookout);
         cpu.flush_tlb();
         Ok(())
     }

@@ -244,7 +244,7 @@ impl Ram {
     }
 
     /// The second mapping, at an address that stays; made when first asked for. The guest of KVM runs on it, so that
-    /// [`Ram::drop_second`] can make KVM forget frames without touching ours.
+    /// [`Ram::renew_second`] can make KVM forget frames without touching ours.
     ///
     /// # Errors
     /// When the host does not map it.
@@ -261,15 +261,16 @@ impl Ram {
         Ok(Arc::clone(self.second.insert(Arc::new(region))))
     }
 
-    /// Drops the host translations of `len` bytes at `at` in the second mapping, if there is one. The content stays, since it is
-    /// the file's; KVM is told by its MMU notifier, and forgets what it derived from them.
+    /// Drops the host's translations of `len` bytes at `at` in the second mapping, if there is one, and makes them anew. The
+    /// content stays, since it is the file's; KVM is told by its MMU notifier, and forgets what it derived from them.
     ///
-    /// What is backed ahead is mapped again at once, since KVM takes the neighbours of a page that the guest comes back to
-    /// (eight at a fault: `PTE_PREFETCH_NUM` in Linux, arch/x86/kvm/mmu) only where the host has them mapped.
+    /// Without new ones, which are made where memory is backed ahead, KVM would take each page that the guest comes back to at
+    /// a fault of its own: it takes neighbours with it (eight: `PTE_PREFETCH_NUM` in Linux, arch/x86/kvm/mmu/mmu.c)
+    /// only where the host has them mapped.
     ///
     /// # Errors
     /// When the host refuses.
-    pub fn drop_second(&mut self, at: Phys, len: u64) -> std::io::Result<()> {
+    pub fn renew_second(&mut self, at: Phys, len: u64) -> std::io::Result<()> {
         let Some(second) = &self.second else { return Ok(()) };
         assert!(at + len <= self.len as u64, "inside guest memory");
         // SAFETY: the range is inside a shared file mapping without private pages: the advice changes no content.
@@ -301,7 +302,35 @@ fn index(at: Phys) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    /// Whether the host has this address mapped: bit 63 of the page's word in /proc/self/pagemap (Linux,
+    /// Documentation/admin-guide/mm/pagemap.rst).
+    fn is_mapped(address: *const u8) -> bool {
+        let mut word = [0; 8];
+        let at = address as u64 / PAGE * 8;
+        std::fs::File::open("/proc/self/pagemap").unwrap().read_exact_at(&mut word, at).unwrap();
+        u64::from_le_bytes(word) >> 63 == 1
+    }
+
+    #[test]
+    fn what_kvm_is_to_forget_is_mapped_again() {
+        let mut ram = Ram::new(16 << 20).unwrap();
+        let second = ram.second().unwrap();
+        ram.populate(1);
+        ram.renew_second(3 * PAGE, 2 * PAGE).unwrap();
+        ram.renew_second(POPULATE[0] - PAGE, 2 * PAGE).unwrap();
+        let mapped = |ram: &Ram| {
+            (0..ram.size()).step_by(PAGE_LEN).filter(|at| is_mapped(second.as_ptr().wrapping_add(index(*at))))
+        };
+        assert_eq!(mapped(&ram).count() as u64, POPULATE[0] / PAGE);
+        ram.renew_second(0, ram.size()).unwrap();
+        assert_eq!(
+            mapped(&ram).last(),
+            Some(POPULATE[0] - PAGE),
+            "what is not backed yet is not backed by that"
+        );
+    }
 
     #[test]
     fn pages_are_made_ahead_and_what_is_there_stays() {

@@ -21,8 +21,9 @@ const NEAREST_PREEMPTED: Duration = Duration::from_millis(40);
 const SHARE: u32 = 64;
 const FARTHEST: Duration = Duration::from_secs(20);
 const DEAR_SHARE: u32 = 10;
-/// The first costs at most one part in so many of the time before it: a crash before that is run again from the start.
-const FIRST_SHARE: u32 = 16;
+/// The first costs at most one part in so many of the time before it: a crash before that is run again from the start, on the
+/// software CPU alone.
+const FIRST_SHARE: u32 = 4;
 /// How many there are.
 const KEPT: usize = 2;
 /// Records of more bytes than these are not kept: the program reads much, and has no near past until the next checkpoint.

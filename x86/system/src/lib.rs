@@ -13,7 +13,7 @@
 //! | part | modules |
 //! | --- | --- |
 //! | the state | [`registers`] |
-//! | from addresses to RAM and devices | [`paging`], [`memory`], [`guard`] |
+//! | from addresses to RAM and devices | [`paging`], [`memory`] |
 //! | segments and gates | [`descriptors`], [`segments`] |
 //! | exceptions and interrupts: IDT, IST, double fault | [`delivery`] |
 //! | IRET, SYSCALL, far transfers | [`transfer`] |
@@ -33,7 +33,6 @@ mod control;
 mod delivery;
 mod descriptors;
 mod execute;
-pub mod guard;
 pub mod memory;
 pub mod paging;
 pub mod registers;

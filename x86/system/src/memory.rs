@@ -4,12 +4,12 @@
 //! wanted, and nothing has changed; then the value of the device is put into a page of its own ([`Physical::open_window`]),
 //! to which the address leads for one instruction, and what a store left there goes to the device.
 
-use super::guard::Guard;
 use super::paging::{Paging, peek, peek_fetch, walk};
 use crate::index;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use x86::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
+use x86::guard::Guard;
 
 /// An access to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -122,13 +122,13 @@ impl KvmCpu {
         let stale = memory.take_stale();
         if stale.all {
             let size = memory.ram().size();
-            memory.ram_mut().drop_second(0, size).map_err(refused)?;
+            memory.ram_mut().renew_second(0, size).map_err(refused)?;
         }
         let mut frames: Vec<Phys> = stale.pages.iter().map(|page| page.frame).collect();
         frames.sort_unstable();
         frames.dedup();
         for run in frames.chunk_by(|a, b| a + PAGE == *b) {
-            memory.ram_mut().drop_second(run[0], run.len() as u64 * PAGE).map_err(refused)?;
+            memory.ram_mut().renew_second(run[0], run.len() as u64 * PAGE).map_err(refused)?;
         }
         if stale.tables || memory.frames().quarantined() > MOST_QUARANTINED {
             self.slots.renew(&self.vm)?;

@@ -260,7 +260,7 @@ fn look_where_syscall_lands(cpu: &mut KvmCpu, memory: &mut Memory) -> Result<Lan
         let gate = layout::hide_gate(memory.ram_mut());
         memory
             .ram_mut()
-            .drop_second(gate, PAGE)
+            .renew_second(gate, PAGE)
             .map_err(|error| EngineError::Kvm { call: "madvise(MADV_DONTNEED)", error })?;
     }
     Ok(cpu.landing)

@@ -1,6 +1,6 @@
 //! Guest memory as the software CPU sees it: through the page tables, and but for what is watched.
 
-use super::watch::Guard;
+use super::watch::Watching;
 use crate::engine::Phys;
 use crate::ram::Ram;
 use crate::ram::paging::{Reach, translate_user};
@@ -11,7 +11,7 @@ use x86::bus::{Access, Bus, PageFault, Translation};
 pub(super) struct PagedRam {
     pub(super) ram: Ram,
     pub(super) root: Phys,
-    pub(super) guard: Guard,
+    pub(super) watching: Watching,
 }
 
 impl Bus for PagedRam {
@@ -39,7 +39,7 @@ impl Bus for PagedRam {
             Access::Write => rights.write,
             Access::Execute => rights.execute,
         };
-        if allowed && self.guard.forbids(va, access) {
+        if allowed && self.watching.guard.stops(va, access) {
             return Err(forbidden);
         }
         let translation = Translation { frame, writable: rights.write, executable: rights.execute };
@@ -47,14 +47,14 @@ impl Bus for PagedRam {
     }
 
     fn expect_length(&mut self, bytes: Option<u64>) {
-        self.guard.expect_length(bytes);
+        self.watching.guard.expect_length(bytes);
     }
 
     fn may_cache(&self, va: u64, access: Access) -> bool {
-        self.guard.may_cache(va, access)
+        self.watching.guard.may_cache(va, access)
     }
 
     fn part_around(&self, va: u64, access: Access) -> Option<Range<u64>> {
-        self.guard.part_around(va, access)
+        self.watching.guard.part_around(va, access)
     }
 }

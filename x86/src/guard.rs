@@ -1,10 +1,11 @@
 //! Data that is watched: where the guard is up, an access that begins near it stops before anything has happened.
 //!
-//! Translations of the pages are not cached, so that each access to them asks; all others cost nothing, in compiled code too. Code that
-//! often comes to such a page at other bytes is told the part of it that is not watched ([`x86::bus::Bus::part_around`]). The guard is up while instructions of the table run, and down for what the processor itself loads and stores (frames of interrupts, tables).
+//! Translations of the pages are not cached, so that each access to them asks; all others cost nothing, in compiled code too. Code
+//! that often comes to such a page at other bytes is told the part of it that is not watched ([`crate::bus::Bus::part_around`]). The
+//! guard is down for an access that may happen, and for what the processor itself loads and stores (frames of interrupts, tables).
 
+use crate::bus::{Access, PAGE_SIZE, part_between};
 use std::ops::Range;
-use x86::bus::{Access, PAGE_SIZE, part_between};
 
 /// No access that is asked for at once is longer.
 const LONGEST: u64 = 64;
@@ -22,6 +23,8 @@ pub struct Watched {
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     watched: Vec<Watched>,
+    /// The pages with watched bytes, in order.
+    pages: Vec<u64>,
     is_up: bool,
     stopped: bool,
     /// The bytes of an access, where that is said.
@@ -31,6 +34,13 @@ pub struct Guard {
 impl Guard {
     /// Watches this from now on. Translations that are cached are to be forgotten.
     pub fn watch(&mut self, watched: Vec<Watched>) {
+        let pages = watched.iter().flat_map(|it| {
+            let last = it.range.end.saturating_sub(1).max(it.range.start);
+            (it.range.start / PAGE_SIZE..=last / PAGE_SIZE).map(|page| page * PAGE_SIZE)
+        });
+        self.pages = pages.collect();
+        self.pages.sort_unstable();
+        self.pages.dedup();
         self.watched = watched;
     }
 
@@ -51,32 +61,39 @@ impl Guard {
     }
 
     /// Accesses have so many bytes from now on.
-    pub(crate) fn expect_length(&mut self, bytes: Option<u64>) {
+    pub fn expect_length(&mut self, bytes: Option<u64>) {
         self.length = bytes;
     }
 
-    /// Whether an access that begins at `va` has to stop.
-    pub(crate) fn stops(&mut self, va: u64, access: Access) -> bool {
+    /// Whether an access that begins at `va` has to stop: it may be one that is looked for.
+    pub fn stops(&mut self, va: u64, access: Access) -> bool {
+        if !self.is_up || access == Access::Execute || self.watched.is_empty() {
+            return false;
+        }
         let length = self.length.unwrap_or(LONGEST);
         let near = |it: &Watched| {
             asks(it, access) && it.range.start < va.saturating_add(length) && va < it.range.end
         };
-        let stops = self.is_up && access != Access::Execute && self.watched.iter().any(near);
+        let stops = self.watched.iter().any(near);
         self.stopped |= stops;
         stops
     }
 
     /// Whether no access of this kind to the page is one that is looked for.
-    pub(crate) fn may_cache(&self, va: u64, access: Access) -> bool {
+    #[must_use]
+    pub fn may_cache(&self, va: u64, access: Access) -> bool {
         let page = va - va % PAGE_SIZE;
         let on_page = |it: &Watched| {
             asks(it, access) && it.range.start < page.saturating_add(PAGE_SIZE) && page < it.range.end
         };
-        access == Access::Execute || !self.watched.iter().any(on_page)
+        access == Access::Execute
+            || self.pages.binary_search(&page).is_err()
+            || !self.watched.iter().any(on_page)
     }
 
     /// The part of the page around `va` where no access of this kind is looked for.
-    pub(crate) fn part_around(&self, va: u64, access: Access) -> Option<Range<u64>> {
+    #[must_use]
+    pub fn part_around(&self, va: u64, access: Access) -> Option<Range<u64>> {
         let asking = self.watched.iter().filter(|it| asks(it, access));
         part_between(va, asking.map(|it| it.range.clone()))
     }
