@@ -26,8 +26,9 @@ use vmm::elfcore::{Core, FileMapping, Module};
 
 /// Show a core file: signal, registers, stack, last branches, mappings, where it came from
 ///
-/// Takes a recording's folder (its `core`), or any x86-64 ELF core, also one that the Linux kernel wrote. Of a kernel's core
-/// (docs/kernel.md): the processor, the task that it ran, who called whom, and the kernel's log.
+/// Takes a recording's folder (its `core`), or any x86-64 ELF core, also one that the Linux kernel or gdb (`gcore`)
+/// wrote. Of a kernel's core (docs/kernel.md): the processor, the task that it ran, who called whom, and the kernel's
+/// log.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:

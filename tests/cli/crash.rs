@@ -1,5 +1,6 @@
 //! Crashes: the core that gdb opens, its branch records, and cores that are cut.
 
+use crate::gdb::has_gdb;
 use crate::{DAMAGED, Place, USAGE, engines, ran, skipped};
 use serde_json::Value;
 use std::fs;
@@ -305,6 +306,55 @@ fn a_kernel_core_is_shown_too() {
     assert_eq!(shown["signal"]["address"], "0x28");
     assert!(shown["stack"][0]["place"].as_str().unwrap().starts_with("inner+"));
     assert_eq!(shown["trail"], Value::Null);
+}
+
+/// A core of gdb's `gcore` has no segment for code that nobody changed: it is taken from the files that the core names.
+#[test]
+fn a_core_of_gdb_is_shown_too() {
+    if !has_gdb("a core of gdb") {
+        return;
+    }
+    let place = Place::new();
+    let source =
+        "#include <string.h>\nint main(int argc, char **argv) { return (int)strlen((char *)(argc + 40L)); }";
+    place.write("away.c", source);
+    if !place.sh("gcc -g -O1 -o away away.c").err.is_empty() {
+        return skipped("a core of gdb", "gcc cannot make a dynamic program here");
+    }
+    place.sh("gdb -nx -batch -ex run -ex 'gcore left' ./away");
+    if !place.path("left").exists() {
+        return skipped("a core of gdb", "gdb cannot run a program here");
+    }
+    let shown = core(&place, &["left"]);
+    let function = |frame: usize| shown["stack"][frame]["place"].as_str().unwrap_or_default().to_owned();
+    assert!(function(0).contains("strlen") && function(1).starts_with("main+"), "{shown}");
+    let files = shown["mappings"].as_array().expect("mappings");
+    let code =
+        |it: &Value| it["rights"] == "r-x" && it["file"].as_str().is_some_and(|it| it.contains("libc"));
+    assert_eq!(files.iter().filter(|it| code(it)).count(), 1, "{shown}");
+    let searched = place.gretel(&["synth", "left", "--fuel", "1"]);
+    assert!(!searched.out().contains("no instruction before the crash"), "{}", searched.out());
+}
+
+/// Linkers that save room (lld, gold, mold) have the data begin on the last page of the code, which is none of the code.
+#[test]
+fn what_follows_the_code_on_its_last_page_is_no_other_program() {
+    let place = Place::new();
+    let Some(program) = place.compile("crashes", CRASHES) else { return };
+    let mut bytes = fs::read(&program).unwrap();
+    let number = |bytes: &[u8], at: usize, size: usize| {
+        bytes[at..at + size].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    };
+    let (table, count) = (number(&bytes, 32, 8), number(&bytes, 56, 2));
+    let headers = (0..count).map(|n| table + n * 56);
+    let code = headers.filter(|at| number(&bytes, *at, 4) == 1 && bytes[at + 4] & 1 == 1).last().unwrap();
+    let end = number(&bytes, code + 8, 8) + number(&bytes, code + 32, 8);
+    bytes[end..end.next_multiple_of(4096)].fill(1);
+    fs::write(&program, bytes).unwrap();
+    let recorded = place.gretel(&["record", "-o", "rec", "--", "./crashes"]);
+    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+    let shown = core(&place, &["rec"]);
+    assert!(shown["stack"][0]["place"].as_str().is_some_and(|it| it.starts_with("inner+")), "{shown}");
 }
 
 /// Why a folder has no core: it is no recording, its recorder was stopped, or the core is lost.

@@ -1,10 +1,10 @@
-//! ELF core files: gretel's own, and those that the Linux kernel wrote.
+//! ELF core files: gretel's own, and those that the Linux kernel or gdb wrote.
 //!
 //! [`parse`] reads one (hostile input: every offset is checked, and what a cut file lacks is listed rather than guessed; memory is
 //! mapped, not copied), [`write`](mod@write) makes one as Linux does, so that gdb opens it as it is. [`notes`] holds the layouts of
 //! the note records that both use. The layouts are those of Linux's `fs/binfmt_elf.c` and `include/uapi/linux/elfcore.h`; gretel's
 //! own notes carry the owner name `gretel` (docs/formats.md). [`unwind`] walks the stack, [`build_id`] tells files of one name apart.
-//! [`machine`] makes a core of a machine with a kernel.
+//! [`unsaid`] are mappings that gdb's cores have no segment for. [`machine`] makes a core of a machine with a kernel.
 
 pub mod build_id;
 mod bytes;
@@ -14,6 +14,7 @@ pub mod notes;
 mod parse;
 mod pieces;
 mod signal_frame;
+mod unsaid;
 pub mod unwind;
 mod unwind_tables;
 pub mod write;
@@ -26,6 +27,7 @@ pub use bytes::Bytes;
 pub use parse::CoreError;
 
 use lbr::View;
+use parse::Pages;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -229,7 +231,7 @@ impl Core {
     /// # Errors
     /// When the file cannot be read or is not an x86-64 ELF program.
     pub fn with_executable(mut self, path: &Path) -> Result<Core, CoreError> {
-        self.backing = parse::backing(path, &self.auxv)?;
+        self.backing = parse::backing(path, &self.auxv, Pages::Whole)?;
         Ok(self)
     }
 
@@ -238,7 +240,7 @@ impl Core {
     /// # Errors
     /// When the file cannot be read or is not an x86-64 ELF program.
     pub fn differing_code(&self, executable: &Path) -> Result<(usize, Option<u64>), CoreError> {
-        let pieces = parse::backing(executable, &self.auxv)?;
+        let pieces = parse::backing(executable, &self.auxv, Pages::Own)?;
         let code = pieces.iter().filter(|piece| piece.rights.execute);
         let mut differing = code.flat_map(|piece| self.differing(piece)).peekable();
         let first = differing.peek().copied();
@@ -287,8 +289,9 @@ impl Core {
     /// # Errors
     /// When the file cannot be read, is not an x86-64 ELF library, or its code is not what the core has.
     pub fn take_library(&mut self, library: &Library) -> Result<u64, CoreError> {
-        let (pieces, bias) = parse::library(library)?;
-        let mut code = pieces.iter().filter(|piece| piece.rights.execute);
+        let (own, _) = parse::library(library, Pages::Own)?;
+        let (pieces, bias) = parse::library(library, Pages::Whole)?;
+        let mut code = own.iter().filter(|piece| piece.rights.execute);
         if code.any(|piece| self.contradicts(piece)) {
             return Err(CoreError::OtherFile { path: library.path.clone() });
         }

@@ -1,6 +1,7 @@
 //! Reading a core: headers, then notes, then memory, each checked against the length of the file.
 
 use super::notes::{self, word};
+use super::unsaid;
 use super::{AT_PHDR, Bytes, Core, Damage, Library, ProcessInfo, Rights, Segment, SignalInfo};
 use lbr::{View, regular};
 use std::fs::File;
@@ -189,7 +190,8 @@ pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
             damage.push(Damage { offset: end, what: "the notes are cut here".to_owned() });
         }
     }
-    let segments = segments(&mut source, &headers.program_headers, &mut damage)?;
+    let mut segments = segments(&mut source, &headers.program_headers, &mut damage)?;
+    unsaid::add(&mut segments, &found.files);
     let Some((state, signal)) = found.state() else {
         let why = damage.first().map_or_else(|| "no NT_PRSTATUS note".to_owned(), ToString::to_string);
         return Err(CoreError::NoRegisters { path: path.to_owned(), why });
@@ -389,29 +391,57 @@ fn note(bytes: &[u8], at: usize) -> Option<(&[u8], u32, &[u8], usize)> {
 const LOADABLE: &str = "an x86-64 ELF program or library";
 
 /// The pieces of memory that an executable's file holds, at the addresses where it was loaded.
-pub(super) fn backing(path: &Path, auxv: &[(u64, u64)]) -> Result<Vec<Segment>, CoreError> {
+pub(super) fn backing(path: &Path, auxv: &[(u64, u64)], pages: Pages) -> Result<Vec<Segment>, CoreError> {
     let mut source = Source::open(path)?;
     let headers = headers(&mut source, LOADABLE)?;
     let bias = load_bias(&headers, auxv);
-    pieces(&mut source, &headers, bias)
+    pieces(&mut source, &headers, bias, pages)
 }
 
 /// The same of a library, and what was added to the addresses in it.
-pub(super) fn library(library: &Library) -> Result<(Vec<Segment>, u64), CoreError> {
+pub(super) fn library(library: &Library, pages: Pages) -> Result<(Vec<Segment>, u64), CoreError> {
     let mut source = Source::open(&library.path)?;
     let headers = headers(&mut source, LOADABLE)?;
     let lowest = headers.program_headers.iter().filter(|h| h.kind == PT_LOAD).map(|h| h.address).min();
     let bias = library.start.wrapping_sub(lowest.unwrap_or(0) / crate::ram::PAGE * crate::ram::PAGE);
-    Ok((pieces(&mut source, &headers, bias)?, bias))
+    Ok((pieces(&mut source, &headers, bias, pages)?, bias))
+}
+
+/// With which rights a program or library has the page at `offset` of its file mapped, if it is mapped at all and never written.
+pub(super) fn rights_in_file(path: &Path, offset: u64) -> Option<Rights> {
+    let mut source = Source::open(path).ok()?;
+    let headers = headers(&mut source, LOADABLE).ok()?;
+    let has_page = |header: &&ProgramHeader| {
+        let first = header.offset / crate::ram::PAGE * crate::ram::PAGE;
+        header.kind == PT_LOAD && (first..header.offset.saturating_add(header.file_size)).contains(&offset)
+    };
+    let all: Vec<Rights> =
+        headers.program_headers.iter().filter(has_page).map(ProgramHeader::rights).collect();
+    let is_written = all.iter().any(|rights| rights.write);
+    all.into_iter().max_by_key(|rights| rights.execute).filter(|_| !is_written)
+}
+
+/// How much of a segment's first and last page is meant: a linker may put the beginning of the data on the last page of the code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pages {
+    /// All that is mapped there.
+    Whole,
+    /// What the segment has of them.
+    Own,
 }
 
 /// What a file's loadable segments hold in memory.
-fn pieces(source: &mut Source, headers: &Headers, bias: u64) -> Result<Vec<Segment>, CoreError> {
+fn pieces(
+    source: &mut Source,
+    headers: &Headers,
+    bias: u64,
+    pages: Pages,
+) -> Result<Vec<Segment>, CoreError> {
     // As a core's, a program's segments share no bytes but those of the pages at their ends.
     let mut budget = source.size + 2 * crate::ram::PAGE * headers.program_headers.len() as u64;
     let mut pieces = Vec::new();
     for header in headers.program_headers.iter().filter(|h| h.kind == PT_LOAD) {
-        let (offset, address, size) = if header.rights().write {
+        let (offset, address, size) = if header.rights().write || pages == Pages::Own {
             (header.offset, header.address, header.file_size.min(source.size))
         } else {
             whole_pages(header, source.size)
