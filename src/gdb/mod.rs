@@ -215,6 +215,9 @@ const BEGIN: &str = "taas pipe stepi 0 | cat >/dev/null";
 /// types what `monitor help` says.
 const AROUND_MONITOR: &str = include_str!("around_monitor.py");
 
+/// What the same script does once gdb is connected; nothing where it could not be.
+const CONNECTED: &str = "python gretel_connected()";
+
 /// The command by which a gdb that has Python runs a script: in one line. Not by `taas`, which would say nothing in a gdb that has
 /// none: gdb 13 ends by SIGSEGV when a script of the user's sets a breakpoint after that.
 fn scripted(script: &str) -> String {
@@ -255,7 +258,8 @@ fn start_gdb(args: &Args) -> Outcome {
         served += &format!(" --pid {pid}");
     }
     let mut gdb = Command::new("gdb");
-    if gdb_has_python() {
+    let has_python = gdb_has_python();
+    if has_python {
         gdb.args(["-iex", &scripted(AROUND_MONITOR)]);
     }
     let error = gdb
@@ -266,6 +270,7 @@ fn start_gdb(args: &Args) -> Outcome {
         .arg("-ex")
         .arg(format!("target extended-remote | {served}"))
         .args(["-ex", BEGIN])
+        .args(has_python.then_some(["-ex", CONNECTED]).into_iter().flatten())
         .args(&args.gdb)
         .exec();
     let what = match error.kind() {

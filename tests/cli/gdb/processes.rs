@@ -1,7 +1,7 @@
 //! gdb over forks, programs that processes run one after the other, signals, and conditions.
 
 use super::{gdb, has_gdb, in_order};
-use crate::{Place, engines};
+use crate::{Place, engines, skipped};
 
 /// A child is started, sets a value and crashes when it is told to; before that, its parent gets a signal, and calls a function often.
 const FAMILY: &str = r#"
@@ -325,4 +325,30 @@ fn programs_change_with_exec_in_both_directions() {
             "second.c:",
         ],
     );
+}
+
+#[test]
+fn another_process_has_its_symbols_where_it_has_its_program() {
+    if !has_gdb("gdb with a process beside the one that it is about") {
+        return;
+    }
+    let place = Place::new();
+    place.write("family.c", FAMILY);
+    if place.sh("gcc -g -O1 -fpie -pie -o family family.c").code != 0 {
+        return skipped("gdb with dynamic processes", "gcc cannot make a dynamic program here");
+    }
+    let ran = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./family"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let files = std::fs::read_dir(place.path("rec")).expect("the recording");
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    let child = names.filter_map(|name| Some(name.strip_prefix("core.")?.to_owned())).next();
+    let child = child.expect("the child's core");
+    let commands = ["inferior 2", "bt", "break set", "info breakpoints", "reverse-continue", "bt"];
+    let ran = gdb(&place, &["rec", "--pid", &child], &commands);
+    in_order(
+        &ran,
+        &["[New inferior 2]", "inferior 2", "wait", "in main () at", "Breakpoint 1 at", "2 locations"],
+    );
+    in_order(&ran, &["1.1 ", " in set at family.c", "1.2 ", " in set at family.c", "hit Breakpoint 1"]);
+    assert!(!ran.out().contains("?? ()"), "{}", ran.out());
 }
