@@ -54,12 +54,15 @@ impl Place {
     /// The same without what is inlined there of system headers and of packages: where the program's own source called for it. `None`
     /// where all of it is theirs.
     pub(crate) fn of_own_source(mut self) -> Option<Place> {
-        let is_own = |frame: &SourceFrame| {
-            frame.file.as_ref().is_some_and(|file| !FOREIGN.iter().any(|folder| file.contains(folder)))
-        };
         let first = self.source.iter().position(is_own)?;
         self.source.drain(..first);
         Some(self)
+    }
+
+    /// Where the program's own source called for what is inlined there of system headers and of packages.
+    fn called_for(&self) -> Option<(&str, u32)> {
+        let first = self.source.iter().position(is_own).filter(|first| *first > 0)?;
+        Some((self.source[first].file.as_deref()?, self.source[first].line?))
     }
 
     /// Whether it is in a shared library, by its file's name.
@@ -104,6 +107,10 @@ impl Place {
     }
 }
 
+fn is_own(frame: &SourceFrame) -> bool {
+    frame.file.as_ref().is_some_and(|file| !FOREIGN.iter().any(|folder| file.contains(folder)))
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.function, self.line()) {
@@ -112,9 +119,46 @@ impl fmt::Display for Place {
         }
         if let Some((file, line)) = self.line() {
             write!(f, " at {file}:{line}")?;
-            return self.inlined().map_or(Ok(()), |inlined| write!(f, " ({inlined}, inlined)"));
+            return match (self.inlined(), self.called_for()) {
+                (None, _) => Ok(()),
+                (Some(inlined), None) => write!(f, " ({inlined}, inlined)"),
+                (Some(inlined), Some((file, line))) => write!(f, " ({inlined}, inlined at {file}:{line})"),
+            };
         }
         let file = Path::new(&self.module).file_name().unwrap_or_else(|| self.module.as_ref());
         write!(f, " ({})", file.to_string_lossy())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_inlined_of_headers_has_the_line_of_the_source_that_called_for_it() {
+        let frame = |function: &str, file: &str, line| SourceFrame {
+            function: Some(function.to_owned()),
+            file: Some(file.to_owned()),
+            line: Some(line),
+        };
+        let header = "/usr/include/c++/12/bits/new_allocator.h";
+        let own = frame("main", "/src/list.cc", 17);
+        let shown = |source: Vec<SourceFrame>| {
+            let function = Some(("main".to_owned(), 0x2c5));
+            Place { module: "/bin/list".to_owned(), offset: 0, function, source }.to_string()
+        };
+        assert_eq!(shown(vec![own.clone()]), "main+0x2c5 at /src/list.cc:17");
+        assert_eq!(
+            shown(vec![frame("add", "/src/list.cc", 4), own.clone()]),
+            "main+0x2c5 at /src/list.cc:4 (add, inlined)"
+        );
+        assert_eq!(
+            shown(vec![frame("deallocate", header, 158), frame("erase", header, 9), own]),
+            format!("main+0x2c5 at {header}:158 (deallocate, inlined at /src/list.cc:17)")
+        );
+        assert_eq!(
+            shown(vec![frame("deallocate", header, 158), frame("erase", header, 9)]),
+            format!("main+0x2c5 at {header}:158 (deallocate, inlined)")
+        );
     }
 }
