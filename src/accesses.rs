@@ -105,17 +105,11 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
 impl PlaceArgs {
     /// The recording at its end, and what to look for.
     fn open(&self, access: Access) -> Result<(Followed, Lookout), Failure> {
-        let end = self.address.checked_add(self.length).filter(|_| (1..=LARGEST).contains(&self.length));
-        let Some(end) = end else {
-            return Err(Failure::new(
-                Code::Usage,
-                format!("LENGTH is 1 to {LARGEST} bytes of the address space"),
-            ));
-        };
+        let range = range(self.address, self.length).map_err(|why| Failure::new(Code::Usage, why))?;
         let mut followed = followed::open(&self.dir, self.pid, self.engine)?;
         let travel = &mut followed.travel;
         waited_for("going to the recording's end", || travel.seek_end()).map_err(failure)?;
-        let data = vec![Watch { range: self.address..end, access }];
+        let data = vec![Watch { range, access }];
         if travel.process().pid() == travel.followed() && bytes(&self.range(), travel.process()).is_none() {
             say!("gretel: not all of these bytes are mapped where the recording ends");
         }
@@ -125,6 +119,18 @@ impl PlaceArgs {
     fn range(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.length)
     }
+}
+
+/// So many bytes from an address on, if they can be asked for at once.
+fn range(address: u64, length: u64) -> Result<Range<u64>, String> {
+    let end = address.checked_add(length).filter(|_| (1..=LARGEST).contains(&length));
+    let end = end.ok_or_else(|| format!("LENGTH is 1 to {LARGEST} bytes of the address space"))?;
+    Ok(address..end)
+}
+
+/// That no access was found.
+const fn none_found(only_writes: bool) -> &'static str {
+    if only_writes { "nobody wrote to these bytes" } else { "nobody accessed these bytes" }
 }
 
 /// Does what may take long, and says so meanwhile.
@@ -148,9 +154,9 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// No more bytes can be asked for at once.
-    pub(crate) fn is_too_long(&self) -> bool {
-        !(1..=LARGEST).contains(&(self.range.end - self.range.start))
+    /// So many bytes from an address on; else why they cannot be asked for.
+    pub(crate) fn of(address: u64, length: u64, writes: bool, json: bool) -> Result<Asked, String> {
+        Ok(Asked { range: range(address, length)?, writes, json })
     }
 
     /// The lines of these accesses, `most` at most, and whether these are all. The recording is left where the last one is.
@@ -167,6 +173,9 @@ impl Asked {
         for _ in 0..most {
             let stop = travel.forward(&lookout)?;
             if matches!(stop, Stop::End | Stop::Asked) {
+                if matches!(stop, Stop::End) && text.is_empty() && !self.json {
+                    text = format!("{}\n", none_found(self.writes));
+                }
                 return Ok((text, true));
             }
             text += &Found::behind(travel, symbols, stop, &self.range).line(self.json);
@@ -220,11 +229,16 @@ pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
     let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(access)?;
     let begin = travel.begin();
     travel.seek(begin).map_err(failure)?;
+    let mut any = false;
     loop {
         let stop = travel.forward(&lookout).map_err(failure)?;
         if matches!(stop, Stop::End | Stop::Asked) {
+            if matches!(stop, Stop::End) && !any {
+                say!("gretel: {}", none_found(args.writes));
+            }
             return Ok(code);
         }
+        any = true;
         let found = Found::behind(&travel, &mut symbols, stop, &args.place.range());
         if found.print(args.place.json)? == Printed::Closed {
             return Ok(code);

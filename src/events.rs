@@ -10,6 +10,7 @@ pub(crate) use wanted::WantedOfMachine;
 use crate::Outcome;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
+use crate::followed;
 use crate::kernel;
 use crate::log::say;
 use crate::output::{Printed, written};
@@ -28,6 +29,9 @@ use vmm::recording::Recording;
 use vmm::replay::ReplayError;
 use vmm::travel::Travel;
 use wanted::Wanted;
+
+/// That none of the events are those that were asked for.
+const NONE: &str = "nothing of that happened";
 
 /// List what happened in a recording: system calls, signals, switches between tasks, and the rest, a line each
 ///
@@ -86,7 +90,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     let listed = list(args, &mut played, &mut *out);
     let flushed = written(out.flush());
-    let Listed { printed, to_the_end } = listed?;
+    let Listed { printed, is_empty, to_the_end } = listed?;
+    if is_empty && !args.json {
+        say!("gretel: {NONE}");
+    }
     if printed == Printed::Closed || flushed? == Printed::Closed || !to_the_end {
         return Ok(ExitCode::SUCCESS);
     }
@@ -139,7 +146,8 @@ impl Asked {
         while travel.next_event()? && !asks.load(Ordering::Relaxed) {
             for happening in happened.take() {
                 if self.wanted.is_behind(&happening) {
-                    return Ok((text, true));
+                    let none = text.is_empty() && !self.json;
+                    return Ok((if none { format!("{NONE}\n") } else { text }, true));
                 }
                 if self.wanted.has(&happening) && !add(&Line::of(&happening)) {
                     return Ok((text, false));
@@ -153,6 +161,9 @@ impl Asked {
         {
             add(&Line::of_end(position, &end));
         }
+        if text.is_empty() && !self.json && !asks.load(Ordering::Relaxed) {
+            text = format!("{NONE}\n");
+        }
         Ok((text, true))
     }
 }
@@ -160,28 +171,37 @@ impl Asked {
 /// How far a list came.
 struct Listed {
     printed: Printed,
+    /// It has no line.
+    is_empty: bool,
     /// Not to where `--to` ends it.
     to_the_end: bool,
 }
 
 /// Prints what happens, up to the recording's end or `--to`.
 fn list(args: &Args, played: &mut Played, out: &mut dyn Write) -> Result<Listed, Failure> {
+    let mut is_empty = true;
     while let Some(happenings) = played.next()? {
         for happening in happenings {
             if args.wanted.is_behind(&happening) {
-                return Ok(Listed { printed: Printed::Yes, to_the_end: false });
+                return Ok(Listed { printed: Printed::Yes, is_empty, to_the_end: false });
             }
-            if args.wanted.has(&happening) && print(args, out, &Line::of(&happening))? == Printed::Closed {
-                return Ok(Listed { printed: Printed::Closed, to_the_end: false });
+            if args.wanted.has(&happening) {
+                is_empty = false;
+                if print(args, out, &Line::of(&happening))? == Printed::Closed {
+                    return Ok(Listed { printed: Printed::Closed, is_empty, to_the_end: false });
+                }
             }
         }
     }
     let (end, position) = (played.report()?.end, played.position());
     let printed = match end {
-        Some(end) if args.wanted.has_end(position) => print(args, out, &Line::of_end(position, &end))?,
+        Some(end) if args.wanted.has_end(position) => {
+            is_empty = false;
+            print(args, out, &Line::of_end(position, &end))?
+        }
         _ => Printed::Yes,
     };
-    Ok(Listed { printed, to_the_end: true })
+    Ok(Listed { printed, is_empty, to_the_end: true })
 }
 
 fn print(args: &Args, out: &mut dyn Write, line: &Line) -> Result<Printed, Failure> {
@@ -192,8 +212,9 @@ fn print(args: &Args, out: &mut dyn Write, line: &Line) -> Result<Printed, Failu
 fn finish(args: &Args, played: &mut Played) -> Outcome {
     let (replayed, end) = (played.report()?, played.position());
     if let Some(damage) = &replayed.damage {
-        say!("gretel: {damage}");
-        say!("gretel: the {} events before it are as recorded", replayed.events);
+        if followed::say_damage(&args.dir, damage) {
+            say!("gretel: the {} events before it are as recorded", replayed.events);
+        }
         return Ok(Code::Damaged.into());
     }
     if let Some(from) = args.wanted.from.filter(|from| *from > end) {

@@ -7,6 +7,7 @@ mod samples;
 use crate::Outcome;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
+use crate::followed;
 use crate::log::say;
 use crate::output::{Printed, written};
 use crate::played::Played;
@@ -115,8 +116,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let replayed = played.report()?;
     if let Some(damage) = &replayed.damage {
-        say!("gretel: {damage}");
-        say!("gretel: the {} events before it are in the trace", replayed.events);
+        if followed::say_damage(&args.dir, damage) {
+            say!("gretel: the {} events before it are in the trace", replayed.events);
+        }
         return Ok(Code::Damaged.into());
     }
     let end = played.position();

@@ -6,6 +6,7 @@ use crate::log::say;
 use crate::replay::failure;
 use crate::sandbox;
 use crate::symbols::Symbols;
+use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 use vmm::engine::Machine;
@@ -26,6 +27,16 @@ pub(crate) fn travel(recording: &Recording, machine: Machine) -> Result<Travel, 
     let travel = Travel::open(recording, machine).map_err(failure)?;
     travel.timeline().replay().shelf().notes().iter().for_each(|note| say!("gretel: {note}"));
     Ok(travel)
+}
+
+/// Says why a recording is not used up to its end; false for one that is still being made, which is not damaged.
+pub(crate) fn say_damage(dir: &Path, damage: &dyn Display) -> bool {
+    if Recording::open(dir).is_ok_and(|recording| recording.is_being_recorded()) {
+        say!("gretel: the recording is still being made: this is what there is so far");
+        return false;
+    }
+    say!("gretel: {damage}");
+    true
 }
 
 /// Opens the recording, confines gretel, and goes there: to the last moment of the process `pid`, else to the end.
@@ -49,8 +60,9 @@ pub(crate) fn open(dir: &Path, pid: Option<i32>, choice: Choice) -> Result<Follo
     travel.follow(pid.unwrap_or_else(|| travel.process().pid()));
     let damage = travel.damage();
     if let Some(damage) = &damage {
-        say!("gretel: {damage}");
-        say!("gretel: what comes before it is looked at");
+        if say_damage(dir, damage) {
+            say!("gretel: what comes before it is looked at");
+        }
     }
     symbols.look(travel.process());
     let code = if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS };

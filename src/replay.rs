@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::ending;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
+use crate::followed;
 use crate::keeping;
 use crate::kernel;
 use crate::log::{say, spinner};
@@ -117,8 +118,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Ok(Code::Damaged.into());
     }
     if let Some(damage) = &replayed.damage {
-        say!("gretel: {damage}");
-        say!("gretel: the {} events before it were replayed and are as recorded", replayed.events);
+        if followed::say_damage(&args.dir, damage) {
+            say!("gretel: the {} events before it were replayed and are as recorded", replayed.events);
+        }
         return Ok(Code::Damaged.into());
     }
     Ok(ExitCode::SUCCESS)
@@ -221,6 +223,9 @@ fn show(args: &Args, recording: &Recording, machine: Machine, position: Position
     if arrived < position {
         say!("gretel: the recording ends at {arrived}, before {position}");
         return Ok(Code::Damaged.into());
+    }
+    if arrived > position {
+        say!("gretel: the program does not stand at {position}, but at {arrived} behind it");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -131,8 +131,7 @@ fn when(recorded: &mut Recorded, json: bool) -> String {
 fn asked(address: &str, len: &str, writes: bool, json: bool) -> Result<Asked, String> {
     let wrong = || format!("`{address}` and `{len}` are to be an address and a number of bytes\n");
     let (address, len) = number(address).zip(number(len)).ok_or_else(wrong)?;
-    let asked = Asked { range: address..address.saturating_add(len), writes, json };
-    if asked.is_too_long() { Err(format!("{len} bytes cannot be asked for at once\n")) } else { Ok(asked) }
+    Asked::of(address, len, writes, json).map_err(|why| format!("{why}\n"))
 }
 
 /// Every access to some bytes; afterwards one stands here again.

@@ -250,7 +250,11 @@ impl<'a> Parser<'a> {
         }
         let (word, after) = rest.split_at(end);
         self.rest = after;
-        if word.is_empty() { Err(format!("a name or number is missing before `{after}`")) } else { Ok(word) }
+        match (word, after) {
+            ("", "") => Err("a name or number is missing at the end".to_owned()),
+            ("", _) => Err(format!("a name or number is missing before `{after}`")),
+            _ => Ok(word),
+        }
     }
 
     fn name(&self, name: &str) -> Result<Value, String> {

@@ -291,3 +291,18 @@ fn a_replay_that_writes_checkpoints_is_interrupted() {
         assert!(!new.exists() && fs::read(&old).unwrap() == b"old", "{engine}");
     }
 }
+
+/// Who goes to where the program does not stand is told where it stands.
+#[test]
+fn a_position_that_there_is_not_is_said() {
+    let place = Place::new();
+    if place.compile("ends", "int main(void) { return 0; }").is_none() {
+        return;
+    }
+    assert_eq!(place.gretel(&["record", "-o", "rec", "--", "./ends"]).code, 0);
+    let ran = place.gretel(&["replay", "rec", "--to", "1+99999999"]);
+    assert_eq!((ran.code, ran.out().starts_with("position 2: ")), (0, true), "{}{}", ran.out(), ran.err);
+    assert!(ran.err.contains("does not stand at 1+99999999, but at 2 behind it"), "{}", ran.err);
+    let ran = place.gretel(&["replay", "rec", "--to", "2"]);
+    assert!(ran.code == 0 && ran.err.is_empty(), "{}", ran.err);
+}

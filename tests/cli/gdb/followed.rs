@@ -51,6 +51,11 @@ fn gdb_follows_a_recording_that_is_being_made() {
         let mut told = BufReader::new(recorder.stdout.take().expect("its output")).lines();
         give(&place, &mut recorder, "one");
         assert_eq!(told.next().unwrap().unwrap(), "1 one");
+        for words in [&["events", "rec"][..], &["calls", "rec", "tell"], &["why", "rec", "--of", "rax"]] {
+            let asked = place.gretel(words);
+            let said = asked.err.contains("the recording is still being made");
+            assert!(said && !asked.err.contains("killed"), "{words:?}: {}", asked.err);
+        }
         let debugged = thread::scope(|scope| {
             let debugger = scope.spawn(|| {
                 let commands = [

@@ -149,3 +149,41 @@ fn gdb_turns_to_the_thread_that_wrote() {
     assert_eq!(ran.code, 0, "{}{}", ran.out(), ran.err);
     in_order(&ran, &["#0 ", " store (", "#1 ", " work (", "#0 ", " _start ("]);
 }
+
+#[test]
+fn that_there_is_nothing_is_said() {
+    if !has_gdb("gretel's empty lists in gdb") {
+        return;
+    }
+    let place = Place::new();
+    let Some(address) = recorded(&place, "soft") else { return };
+    let commands = [
+        "monitor memory 0x10 8",
+        "monitor memory 0x10 8 --writes",
+        "monitor memory 0xfffffffffffffff8 16",
+        "monitor last-write 0xffffffffffffffff 8",
+        "monitor events --task 1",
+    ];
+    let said = gdb(&place, &["rec"], &commands).err;
+    for expected in
+        ["nobody accessed these bytes\n", "nobody wrote to these bytes\n", "nothing of that happened\n"]
+    {
+        assert_eq!(said.matches(expected).count(), 1, "{said}");
+    }
+    assert_eq!(said.matches("LENGTH is 1 to 65536 bytes of the address space\n").count(), 2, "{said}");
+    // The command line says the same, beside an empty output.
+    for (words, expected) in [
+        (&["memory", "rec", "0x10", "8"][..], "gretel: nobody accessed these bytes\n"),
+        (&["memory", "rec", "0x10", "8", "--writes"], "gretel: nobody wrote to these bytes\n"),
+        (&["events", "rec", "--task", "1"], "gretel: nothing of that happened\n"),
+    ] {
+        let ran = place.gretel(words);
+        assert!(
+            ran.code == 0 && ran.out().is_empty() && ran.err.contains(expected),
+            "{words:?}: {}",
+            ran.err
+        );
+    }
+    let ran = place.gretel(&["memory", "rec", &address, "8"]);
+    assert!(!ran.err.contains("nobody"), "{}", ran.err);
+}
