@@ -2,7 +2,7 @@
 
 use super::html::{Html, list, text};
 use super::source::Sources;
-use crate::why::left_out;
+use crate::why::LeftOut;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -91,9 +91,10 @@ pub(super) fn section(why: &Value) -> String {
         html.raw("</li>\n");
     }
     html.raw("</ol></div>\n");
-    let copies = why["copies_left_out"].as_u64().and_then(|copies| usize::try_from(copies).ok()).unwrap_or(0);
-    if copies > 0 {
-        html.element("p", "note", &left_out(copies, "gretel why --all"));
+    let count = |of: &str| why[of].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    let left_out = LeftOut { copies: count("copies_left_out"), moves: count("moves_left_out") };
+    if let Some(words) = left_out.words("gretel why --all") {
+        html.element("p", "note", &words);
     }
     if why["cut"] == true {
         html.element("p", "warn", "There is more: the slice was cut here (gretel why --steps).");

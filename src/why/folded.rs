@@ -1,18 +1,42 @@
 //! Which steps of a slice say something.
 //!
 //! A value is copied from register to register and saved on the stack and taken back many times in one function. Such a step is left out
-//! where the step that wants it is in the same function, and what it was copied from takes its place. A loop that makes a value byte by
-//! byte is one step, which has run several times.
+//! where the step that wants it is in the same function, and what it was copied from takes its place. So is a register that a function
+//! saves and takes back: its caller has it as it was. What moves the stack pointer by a constant is left out wherever it is. A loop that
+//! makes a value byte by byte is one step, which has run several times.
 
 use crate::symbols::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use vmm::slice::{Made, Node, Role, Slice};
+use vmm::slice::{Byte, Made, Node, Origin, Role, Slice, Source};
 
 /// The steps that are shown, the newest first.
 pub(super) struct Folded {
     pub(super) steps: Vec<Step>,
-    /// How many nodes are left out.
-    pub(super) left_out: usize,
+    pub(super) left_out: LeftOut,
+}
+
+/// How many nodes are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeftOut {
+    pub(crate) copies: usize,
+    /// Moves of the stack pointer.
+    pub(crate) moves: usize,
+}
+
+impl LeftOut {
+    /// That steps are not shown, and what shows them; `None` where all are.
+    pub(crate) fn words(self, how: &str) -> Option<String> {
+        let one_or_more = |n: usize, one: &str, more: &str| match n {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            n => Some(format!("{n} {more}")),
+        };
+        let copies = one_or_more(self.copies, "copy within a function", "copies within a function");
+        let moves = one_or_more(self.moves, "move of the stack pointer", "moves of the stack pointer");
+        let what: Vec<String> = copies.into_iter().chain(moves).collect();
+        let are = if self.copies + self.moves == 1 { "is" } else { "are" };
+        (!what.is_empty()).then(|| format!("{} {are} left out ({how})", what.join(" and ")))
+    }
 }
 
 /// One instruction that is shown, for all the times that it ran to the same end.
@@ -36,15 +60,17 @@ impl Folded {
             let writer = &slice.nodes[number].writer;
             let repeats = !all && matches!(writer.made, Made::Instruction(_));
             let by = wanted.get(&number);
+            // Who wants it is newer, and has its step: rounds of a loop that led to the rounds of another are one step.
+            let step_or_node = |user: usize| step_of.get(&user).map_or(usize::MAX - user, |step| *step);
+            let ends = by.map(|by| {
+                let ends = by.iter().map(|(role, user)| (*role, step_or_node(*user)));
+                ends.collect::<BTreeSet<_>>()
+            });
             // A loop in which one round's result is the next one's operand.
             let own = |(_, user): &(Role, usize)| functions[*user] == functions[number];
             let is_inner = functions[number].is_some() && by.is_some_and(|by| by.iter().all(own));
-            let key = (
-                writer.rip,
-                writer.place,
-                by.filter(|_| !is_inner).cloned(),
-                if repeats { 0 } else { number + 1 },
-            );
+            let key =
+                (writer.rip, writer.place, ends.filter(|_| !is_inner), if repeats { 0 } else { number + 1 });
             let step = *same.entry(key).or_insert_with(|| {
                 steps.push(Step { nodes: Vec::new(), sources: BTreeSet::new() });
                 steps.len() - 1
@@ -57,7 +83,8 @@ impl Folded {
             let from = from.map(|(role, number)| (role, step_of[&number]));
             step.sources = from.filter(|(_, source)| *source != number).collect();
         }
-        Folded { steps, left_out: hidden.len() }
+        let moves = hidden.iter().filter(|number| slice.nodes[**number].writer.moves_stack()).count();
+        Folded { steps, left_out: LeftOut { copies: hidden.len() - moves, moves } }
     }
 }
 
@@ -81,7 +108,7 @@ fn is_copy<At>(node: &Node<At>) -> bool {
         && node.writer.given.values().all(|(_, origin)| origin.copied)
 }
 
-/// The copies each of whose users is in the same function.
+/// What says nothing: the copies each of whose users is in the same function, what is saved and taken back, what moves the stack pointer.
 fn hidden<At>(slice: &Slice<At>, functions: &[Option<String>]) -> BTreeSet<usize> {
     let mut users: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); slice.nodes.len()];
     for (number, node) in slice.nodes.iter().enumerate() {
@@ -91,9 +118,30 @@ fn hidden<At>(slice: &Slice<At>, functions: &[Option<String>]) -> BTreeSet<usize
     }
     let is_root = |number: usize| slice.roots.iter().any(|root| root.node == number);
     let same = |number: usize| users[number].iter().all(|user| functions[*user] == functions[number]);
-    (0..slice.nodes.len())
-        .filter(|number| is_copy(&slice.nodes[*number]) && !is_root(*number) && same(*number))
-        .collect()
+    let says_nothing = |number: usize| {
+        let node = &slice.nodes[number];
+        let is_left = is_copy(node) && (same(number) || is_taken_back(slice, functions, number));
+        is_left || node.writer.moves_stack()
+    };
+    (0..slice.nodes.len()).filter(|number| !is_root(*number) && says_nothing(*number)).collect()
+}
+
+/// Whether a register is given back what it held when the same function saved it.
+fn is_taken_back<At>(slice: &Slice<At>, functions: &[Option<String>], number: usize) -> bool {
+    let node = &slice.nodes[number];
+    let was_saved = |source: &Source| {
+        let saved = &slice.nodes[source.node];
+        let from = saved.writer.given.get(&source.byte).and_then(|(_, origin)| origin.source());
+        let held = |(byte, (_, origin)): (&Byte, &(Option<u8>, Origin))| {
+            origin.source() == Some(source.byte) && Some(*byte) == from
+        };
+        functions[source.node].is_some()
+            && functions[source.node] == functions[number]
+            && source.byte.is_memory()
+            && is_copy(saved)
+            && node.writer.given.iter().any(held)
+    };
+    !node.sources.is_empty() && node.sources.iter().all(was_saved)
 }
 
 /// What a step is made of, over those that are hidden.

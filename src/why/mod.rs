@@ -27,9 +27,9 @@ use crate::sandbox;
 use crate::shell;
 use crate::summary::crashed_too;
 use crate::symbols::Symbols;
+pub(crate) use folded::LeftOut;
 use question::{Asked, Expression, Question};
 use shown::View;
-pub(crate) use shown::left_out;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,8 +50,8 @@ use vmm::travel::Travel;
 /// Goes back from the crash, or from any position, over the instructions that made the value: through registers,
 /// memory, threads and system calls, exact to the byte. By default it is the value that made the program crash: the
 /// registers of the address that could not be accessed, the divisor that was zero, the pointer that was jumped to; of an
-/// abort, the last decision of the function that called for it; where a handler of signals gave up, the fault that it was
-/// called for. What told where a value was found (the address of
+/// abort, the last decision of the function that called for it; where a handler of signals gave up, or runs at the
+/// position, the fault that it was called for. What told where a value was found (the address of
 /// a load) is followed only with --addresses, and what chose it with --conditions.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -65,7 +65,8 @@ Examples:
   gretel why --suffix suffix.json rec         over a suffix that was kept: what is forced, and what one possibility
   gretel why rec --json | jq '.nodes[-1]'
 
-The newest step comes first. Copies within a function are left out (--all shows them). A position that is shown
+The newest step comes first. Copies within a function are left out, and what moves the stack pointer by a constant
+(--all shows both). A position that is shown
 is one before the step: `gretel gdb rec --at POSITION` goes there. Ctrl-C ends the search, and what was found is shown.")]
 pub(crate) struct Args {
     /// A recording's folder, or a core file
@@ -95,10 +96,10 @@ pub(crate) struct Args {
     /// Follow also what chose a value among several
     #[arg(long)]
     conditions: bool,
-    /// At most so many steps, copies included
+    /// At most so many steps, copies included, and as many moves of the stack pointer
     #[arg(long, value_name = "N", default_value_t = 300)]
     steps: usize,
-    /// Show copies, too
+    /// Show copies and moves of the stack pointer, too
     #[arg(long)]
     all: bool,
     /// What runs the program: where single instructions count, it is the software CPU
@@ -128,8 +129,9 @@ fn of_recording(args: &Args) -> Outcome {
     travel.seek_end().map_err(failure)?;
     let damage = travel.damage();
     if let Some(damage) = &damage {
-        say!("gretel: {damage}");
-        say!("gretel: what comes before it is looked at");
+        if followed::say_damage(&args.input, damage) {
+            say!("gretel: what comes before it is looked at");
+        }
     }
     // Where others went on, the end is not where it crashed.
     let crashed = travel.process().first_died_before().then(|| travel.process().first_pid());

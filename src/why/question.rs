@@ -213,10 +213,7 @@ fn crash(
 ) -> Result<Question<Position>, Failure> {
     let travel = history.travel();
     let process = travel.process();
-    let Some(death) = process.death() else {
-        let hint = "the program did not crash there: say with --of what is to be explained, as `--of rax`";
-        return Err(Failure::new(Code::Usage, hint));
-    };
+    let Some(death) = process.death() else { return handled(history, symbols) };
     let signal = signal_name(death.signal).map_or_else(|| format!("signal {}", death.signal), str::to_owned);
     let rip = process.cpu().regs().rip;
     let head = format!("it crashed with {signal} at {}", place_of(symbols, rip));
@@ -246,6 +243,19 @@ fn crash(
     }
     let mut question = decided::decision(history, symbols, head)?;
     question.words.splice(1..1, said);
+    Ok(question)
+}
+
+/// What made a program fault whose handler runs where it stands, or ended it there.
+fn handled(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Position>, Failure> {
+    let Some(caught) = caught::fault(history, symbols).map_err(failure)? else {
+        let hint = "the program did not crash there: say with --of what is to be explained, as `--of rax`, or with --at the event \
+                    of a fault that it handled (`gretel events --kind signal`)";
+        return Err(Failure::new(Code::Usage, hint));
+    };
+    let mut question = of_fault(&caught.blame, history, symbols)?;
+    let head = format!("a handler of signals runs there; what it was called for is at {}", caught.place);
+    question.words.insert(0, head);
     Ok(question)
 }
 

@@ -52,9 +52,8 @@ impl<At: Copy + Ord + Display> View<'_, At> {
                 return Ok(());
             }
         }
-        if folded.left_out > 0 {
-            let copies = folded.left_out;
-            print(format_args!("     {}\n", left_out(copies, "--all")))?;
+        if let Some(words) = folded.left_out.words("--all") {
+            print(format_args!("     {words}\n"))?;
         }
         Ok(())
     }
@@ -137,7 +136,8 @@ impl<At: Copy + Ord + Display> View<'_, At> {
             },
             "nodes": nodes,
             "steps": steps,
-            "copies_left_out": folded.left_out,
+            "copies_left_out": folded.left_out.copies,
+            "moves_left_out": folded.left_out.moves,
             "cut": self.slice.cut.is_some(),
         });
         print(format_args!("{object:#}\n")).map(drop)
@@ -222,14 +222,6 @@ fn values(made: &Made, given: &BTreeMap<Byte, (Option<u8>, Origin)>) -> Vec<Stri
         texts.push(format!("{} of what it read", parts.collect::<Vec<_>>().join(" and ")));
     }
     texts
-}
-
-/// That copies are not shown, and what shows them.
-pub(crate) fn left_out(copies: usize, how: &str) -> String {
-    match copies {
-        1 => format!("1 copy within a function is left out ({how})"),
-        copies => format!("{copies} copies within a function are left out ({how})"),
-    }
 }
 
 fn role_name(role: Role) -> &'static str {

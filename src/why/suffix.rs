@@ -8,19 +8,23 @@ use crate::Outcome;
 use crate::core_file;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
-use crate::kernel::{Source, Taken};
+use crate::kernel::{self, Source, Taken};
+use crate::log::say;
 use crate::opened;
 use crate::overflow::Overflow;
 use crate::sandbox;
+use crate::shell;
 use crate::symbols::Place;
 use iced_x86::Mnemonic;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use synth::program::{Function, Program};
 use synth::report::slice::{Moment, Synthesized};
 use synth::report::written;
 use synth::suffix::Suffix;
 use vmm::elfcore::Core;
+use vmm::recording::Recording;
 use vmm::slice::{Byte, Follow, slice};
 
 impl Names for Program {
@@ -32,7 +36,13 @@ impl Names for Program {
 pub(super) fn run(args: &Args) -> Outcome {
     let suffix = match &args.suffix {
         Some(path) => Suffix::load(path).map_err(|e| Failure::new(Code::Damaged, e))?,
-        None => synthesized(args)?,
+        None => {
+            say_of_recording(args);
+            match synthesized(args)? {
+                Ok(suffix) => suffix,
+                Err(code) => return Ok(code),
+            }
+        }
     };
     if !suffix.signals.is_empty() {
         // What the kernel keeps of the registers in the frame, and gives back, is not followed.
@@ -161,8 +171,24 @@ fn in_core(core: &Core, bytes: &BTreeSet<Byte>) -> BTreeMap<Byte, u8> {
     bytes.iter().filter_map(|byte| Some((*byte, value(*byte)?))).collect()
 }
 
-/// A suffix of the core, by gretel's own search.
-fn synthesized(args: &Args) -> Result<Suffix, Failure> {
+/// Of a core that a recording has left: that the recording knows more.
+fn say_of_recording(args: &Args) {
+    let Some(dir) = args.input.parent().filter(|_| args.input.is_file()) else { return };
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    if !Recording::open(dir).is_ok_and(|it| !kernel::is_one(&it)) {
+        return;
+    }
+    let name = args.input.file_name().and_then(|name| name.to_str());
+    let pid = name.and_then(|name| name.strip_prefix("core.")?.parse::<i32>().ok());
+    let pid = pid.map(|pid| format!(" --pid {pid}")).unwrap_or_default();
+    say!(
+        "gretel: this goes over a suffix of the core, one possibility; `gretel why {}{pid}` goes over what was recorded",
+        shell::word(dir)
+    );
+}
+
+/// A suffix of the core, by gretel's own search; else the exit code of a search that could not be made and has said why.
+fn synthesized(args: &Args) -> Result<Result<Suffix, ExitCode>, Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::new(Code::Host, format!("{what}: {error}"));
     let dir = tempfile::tempdir().map_err(|e| failed("there is no place for a suffix", e))?;
     let kept = dir.path().join("suffix.json");
@@ -173,9 +199,13 @@ fn synthesized(args: &Args) -> Result<Suffix, Failure> {
         search.arg("--exe").arg(exe);
     }
     let status = search.status().map_err(|e| failed("gretel cannot be started again", e))?;
+    let searched = [0, 1, 2].map(Some).contains(&status.code());
+    if let Some(code) = status.code().and_then(|code| u8::try_from(code).ok()).filter(|_| !searched) {
+        return Ok(Err(code.into()));
+    }
     if !status.success() {
         let why = "there is no certified suffix to go back over; `gretel synth --explain` says why";
         return Err(Failure::new(Code::Other, why));
     }
-    Suffix::load(&kept).map_err(|e| Failure::new(Code::Damaged, e))
+    Suffix::load(&kept).map(Ok).map_err(|e| Failure::new(Code::Damaged, e))
 }

@@ -160,3 +160,12 @@ fn a_limit_on_file_sizes_is_named() {
     assert!([HOST, WRITE].contains(&limited.code), "{} {}", limited.code, limited.err);
     assert!(limited.err.contains("ulimit -f"), "{}", limited.err);
 }
+
+#[test]
+fn why_ends_as_the_search_of_a_suffix_does() {
+    let place = Place::new();
+    place.write("notes.txt", "no core at all");
+    let ran = place.gretel(&["why", "notes.txt"]);
+    assert_eq!((ran.code, ran.err.lines().count()), (DAMAGED, 1), "{}", ran.err);
+    assert!(ran.err.contains("is not an x86-64 ELF core"), "{}", ran.err);
+}

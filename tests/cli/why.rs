@@ -1,7 +1,7 @@
 //! `gretel why`: from a crash back to the input, over memory, threads, pipes and processes; and the input that is named is changed,
 //! to see the crash change with it.
 
-use crate::{Place, USAGE, engines};
+use crate::{Place, USAGE, engines, skipped};
 use serde_json::Value;
 
 /// An address comes as a text, by a pipe to another process, and back by a socket.
@@ -244,6 +244,7 @@ fn a_core_alone_is_asked_over_a_suffix() {
     record(&place, "soft", "./alone");
     let ran = place.gretel(&["why", "rec/core", "--exe", "alone", "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("`gretel why rec` goes over what was recorded"), "{}", ran.err);
     let answer: Value = serde_json::from_str(&ran.out()).expect("JSON");
     assert!(
         answer["question"]["words"][1]
@@ -342,4 +343,115 @@ fn an_entry_of_a_table_leads_to_what_chose_it() {
         // That is an input, of which nothing more is asked.
         assert!(!asked.err.contains("from a table"), "{}", asked.err);
     }
+}
+
+#[test]
+fn a_table_that_the_dynamic_linker_relocated_is_one_too() {
+    let source = r#"
+        #include <unistd.h>
+        static char data[4];
+        static void (*const table[4])(void) =
+            { (void *)data, (void *)(data + 1), (void *)(data + 2), (void *)(data + 3) };
+        int main(void) {
+            unsigned char text[4];
+            read(0, text, sizeof text);
+            void (*volatile chosen)(void) = table[text[2] & 3];
+            chosen();
+            return 0;
+        }"#;
+    let place = Place::new();
+    place.write("runs.c", source);
+    if place.sh("gcc -g -O1 -fpie -pie -o runs runs.c").code != 0 {
+        return skipped("a table of pointers", "gcc cannot make a dynamic program here");
+    }
+    place.write("input", "0123");
+    record(&place, "soft", "./runs <input");
+    let ran = place.gretel(&["why", "rec"]);
+    assert!(ran.out().contains("where there is no code"), "{}", ran.out());
+    let (_, next) = ran.err.split_once("what chose the entry: gretel ").expect("the next question");
+    let next: Vec<&str> = next.lines().next().unwrap_or_default().split(' ').collect();
+    let asked = place.gretel(&next);
+    assert!(asked.out().contains("byte 2 of what it read"), "{next:?}: {}{}", asked.out(), asked.err);
+}
+
+#[test]
+fn moves_of_the_stack_pointer_and_saved_registers_are_left_out() {
+    // By its argument: the size of an array on the stack comes from the input, or an address, which is in a register that others save.
+    let source = r#"
+        #include <alloca.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        static char text[16];
+        __attribute__((noinline)) static void leaf(void) { asm volatile(""); }
+        __attribute__((noinline)) static void saves(void) {
+            asm volatile("" ::: "rbx", "r12", "r13", "r14", "r15", "rbp");
+        }
+        __attribute__((noinline)) static int room(long n) {
+            for (int i = 0; i < 400; i++) leaf();
+            char *p = alloca(n);
+            memset(p, 2, 10);
+            return p[n / 2];
+        }
+        int main(int argc, char **argv) {
+            read(0, text, sizeof text - 1);
+            long n = atol(text);
+            if (argc == 1) return room(n);
+            for (int i = 0; i < 5; i++) saves();
+            return *(volatile char *)(n ^ text[15]);
+        }"#;
+    let place = Place::new();
+    if place.compile("room", source).is_none() {
+        return;
+    }
+    place.write("input", "90000000");
+    for (arguments, moves) in [("", true), (" x", false)] {
+        record(&place, "soft", &format!("./room{arguments} <input"));
+        let out = place.gretel(&["why", "rec"]).out();
+        assert!(out.contains("bytes 0 to 7 of what it read"), "{out}");
+        let steps = out.lines().filter(|line| line.starts_with('#')).count();
+        let saved = [" push ", " pop ", " call ", " ret "];
+        let saved = out.lines().filter(|line| saved.iter().any(|it| line.contains(it))).count();
+        assert!(steps < 25 && saved == 0, "{steps} steps, {saved} of them move the stack pointer: {out}");
+        assert_eq!(out.contains(" moves of the stack pointer are left out (--all)"), moves, "{out}");
+    }
+    let all = place.gretel(&["why", "rec", "--all"]).out();
+    assert!(all.contains(" push ") && all.contains(" pop "), "{all}");
+}
+
+#[test]
+fn a_fault_that_was_handled_is_explained_where_its_handler_runs() {
+    let source = r#"
+        #include <setjmp.h>
+        #include <signal.h>
+        #include <unistd.h>
+        static long where;
+        static int faults;
+        static sigjmp_buf back;
+        static void handle(int s) { if (++faults == 2) _exit(3); siglongjmp(back, 1); }
+        int main(void) {
+            signal(SIGSEGV, handle);
+            sigsetjmp(back, 1);
+            while (read(0, &where, sizeof where) == sizeof where) *(volatile char *)where = 1;
+            return 0;
+        }"#;
+    let place = Place::new();
+    if place.compile("handles", source).is_none() {
+        return;
+    }
+    place.write("input", [0x1230_u64, 0x4560].map(u64::to_le_bytes).concat());
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    let ran = place.sh(&format!("{gretel} record --engine soft -o rec -- ./handles <input"));
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    let signals = place.gretel(&["events", "rec", "--kind", "signal"]).out();
+    let first = signals.split_whitespace().next().expect("a signal").to_owned();
+    for (at, address) in [(&[][..], "0x4560"), (&["--at", &first], "0x1230")] {
+        let out = place.gretel(&[&["why", "rec"], at].concat()).out();
+        let head = "a handler of signals runs there; what it was called for is at main+";
+        assert!(out.starts_with(head), "{out}");
+        assert!(out.contains(&format!("accesses {address}, where nothing is mapped")), "{out}");
+        assert!(out.contains("bytes 0 to 7 of what it read"), "{out}");
+    }
+    let ran = place.gretel(&["why", "rec", "--at", "start"]);
+    assert_eq!(ran.code, USAGE, "{}", ran.err);
 }

@@ -12,7 +12,7 @@
 //! goes back through it for stores to memory ([`memory`]) and for instructions that write a register ([`registers`]).
 //! [`survey`] goes through it once for who started whom, and what went through which pipe. [`hidden`] looks for the moment
 //! when bytes became what they were, where the writer that was found contradicts the value; [`moved`] are calls that copy
-//! memory, [`frame`] is a signal handler's.
+//! memory, [`frame`] is a signal handler's, [`stack`] knows what moves the stack pointer and says nothing of its value.
 
 pub mod fault;
 mod frame;
@@ -21,6 +21,7 @@ mod memory;
 mod moved;
 pub mod recorded;
 mod registers;
+mod stack;
 mod survey;
 
 use iced_x86::Instruction;
@@ -223,6 +224,8 @@ struct Slicer<'a, H: History> {
     follow: Follow,
     open: BinaryHeap<Ask<H::At>>,
     slice: Slice<H::At>,
+    /// How many of its nodes only move the stack pointer.
+    moves: usize,
     numbers: HashMap<Key<H::At>, usize>,
     known: HashMap<(i32, Byte), Vec<Known<H::At>>>,
 }
@@ -230,8 +233,9 @@ struct Slicer<'a, H: History> {
 /// Of a byte: when it was written, until when it is known to have stayed so, and the node that wrote it.
 type Known<At> = (At, At, usize);
 
-/// The slice of some bytes as they are at a moment, of at most so many nodes. `progress` is told how many there are, and of when the next
-/// question is.
+/// The slice of some bytes as they are at a moment, of at most so many nodes, and as many again that only move the stack pointer: each
+/// call and return has one, and they are not to take the place of what the value was made of. `progress` is told how many there are, and
+/// of when the next question is.
 ///
 /// # Errors
 /// When the execution cannot be looked at.
@@ -250,6 +254,7 @@ pub fn slice<H: History>(
         follow,
         open: BinaryHeap::new(),
         slice,
+        moves: 0,
         numbers: HashMap::new(),
         known: HashMap::new(),
     };
@@ -259,9 +264,13 @@ pub fn slice<H: History>(
             ask.by.extend(&same.by);
             slicer.open.pop();
         }
-        if slicer.slice.nodes.len() >= most {
+        if slicer.slice.nodes.len() - slicer.moves >= most {
             slicer.slice.cut = Some(Cut::Nodes);
             break;
+        }
+        if slicer.moves >= most && ask.bytes.iter().all(|byte| stack::is_pointer(*byte)) {
+            slicer.slice.cut = Some(Cut::Nodes);
+            continue;
         }
         progress(slicer.slice.nodes.len(), ask.at);
         if !slicer.answer(ask)? {
@@ -411,6 +420,7 @@ impl<H: History> Slicer<'_, H> {
         }
         let number = self.slice.nodes.len();
         self.numbers.insert(key, number);
+        self.moves += usize::from(writer.moves_stack());
         self.slice.nodes.push(Node { writer, sources: BTreeSet::new() });
         number
     }
