@@ -99,7 +99,8 @@ pub(super) fn trace(
 ) -> Trace {
     let mut state = State { gpr: regs.gpr.map(Some), rip: regs.rip, by: By::Registers };
     let mut trace = Trace { frames: vec![state.frame()], stopped: None };
-    if is_program(regs.rip) && regs.rip != 0 {
+    // A kernel that has called an address of programs still has a stack of its own.
+    if is_low(regs.rip) && is_low(regs.gpr[SP]) {
         trace.stopped = Some("the processor ran a program, not the kernel".to_owned());
         return trace;
     }
@@ -132,8 +133,8 @@ pub(super) fn trace(
 }
 
 /// The half of all addresses that programs have.
-const fn is_program(rip: u64) -> bool {
-    rip >> 63 == 0
+const fn is_low(address: u64) -> bool {
+    address >> 63 == 0
 }
 
 /// The caller of a frame.
@@ -141,8 +142,8 @@ fn step(space: &Space<'_>, symbols: &Symbols, orc: &Orc<'_, '_>, state: &State) 
     let at = state.frame().lookup();
     let entry = match orc.find(at).filter(|_| symbols.is_code(at)) {
         Some(entry) => entry,
-        // A call of a function at null has pushed its return address, and come no further.
-        None if state.rip == 0 => {
+        // A call of what is no code has pushed its return address, and come no further.
+        None if is_called(space, symbols, state) => {
             Entry { stack: (Base::Register(SP), 8), frame: (Base::Nowhere, 0), kind: Kind::Call }
         }
         None => return Err(format!("the tables of the kernel have nothing of {:#x}", state.rip)),
@@ -175,6 +176,13 @@ fn step(space: &Space<'_>, symbols: &Symbols, orc: &Orc<'_, '_>, state: &State) 
     caller.ok_or_else(|| gone("the caller"))
 }
 
+/// Whether a processor that has just come to what is no code was called there: a return address is at the top of its stack.
+fn is_called(space: &Space<'_>, symbols: &Symbols, state: &State) -> bool {
+    let is_newest = matches!(state.by, By::Registers | By::Saved) && !symbols.is_code(state.rip);
+    let top = state.gpr[SP].and_then(|at| space.long(at)).filter(|_| is_newest);
+    top.is_some_and(|rip| is_return(space, symbols, rip))
+}
+
 /// It was called: the return address is below the stack of the caller.
 fn called(space: &Space<'_>, state: &State, stack: u64) -> Option<Caller> {
     let rip = space.long(stack.wrapping_sub(8))?;
@@ -189,10 +197,10 @@ fn saved(space: &Space<'_>, at: u64) -> Option<Caller> {
     /// The numbers of the registers from its beginning on; the next is the number of the system call.
     const ORDER: [usize; 15] = [15, 14, 13, 12, 5, 3, 11, 10, 9, 8, 0, 1, 2, 6, 7];
     const FRAME: u64 = 8 * 16;
-    let (rip, rsp) = frame_of_processor(space, at.wrapping_add(FRAME))?;
-    if is_program(rip) && rip != 0 {
-        return Some(Caller::Program(rip));
-    }
+    let (rip, rsp) = match frame_of_processor(space, at.wrapping_add(FRAME))? {
+        Interrupted::Kernel(rip, rsp) => (rip, rsp),
+        Interrupted::Program(rip) => return Some(Caller::Program(rip)),
+    };
     let mut gpr = [None; 16];
     for (n, register) in ORDER.into_iter().enumerate() {
         gpr[register] = Some(space.long(at.wrapping_add(8 * n as u64))?);
@@ -203,18 +211,30 @@ fn saved(space: &Space<'_>, at: u64) -> Option<Caller> {
 
 /// Only what the processor has stored is there.
 fn interrupted(space: &Space<'_>, state: &State, at: u64) -> Option<Caller> {
-    let (rip, rsp) = frame_of_processor(space, at)?;
-    if is_program(rip) && rip != 0 {
-        return Some(Caller::Program(rip));
-    }
+    let (rip, rsp) = match frame_of_processor(space, at)? {
+        Interrupted::Kernel(rip, rsp) => (rip, rsp),
+        Interrupted::Program(rip) => return Some(Caller::Program(rip)),
+    };
     let mut gpr = state.gpr;
     gpr[SP] = Some(rsp);
     Some(Caller::Frame(Box::new(State { gpr, rip, by: By::Saved })))
 }
 
-/// rip and rsp in the frame of an exception.
-fn frame_of_processor(space: &Space<'_>, at: u64) -> Option<(u64, u64)> {
-    space.long(at).zip(space.long(at.wrapping_add(24)))
+/// What an exception or an interrupt came to, by the ring of its code: an address tells nothing of that where a kernel has called one of
+/// programs.
+enum Interrupted {
+    /// The kernel, at an instruction and with this stack.
+    Kernel(u64, u64),
+    /// A program, at this instruction.
+    Program(u64),
+}
+
+/// rip, CS and rsp in the frame of an exception.
+fn frame_of_processor(space: &Space<'_>, at: u64) -> Option<Interrupted> {
+    const RING: u64 = 3;
+    let [rip, cs, rsp] = [0, 8, 24].map(|offset| space.long(at.wrapping_add(offset)));
+    let (rip, cs, rsp) = (rip?, cs?, rsp?);
+    Some(if cs & RING == 0 { Interrupted::Kernel(rip, rsp) } else { Interrupted::Program(rip) })
 }
 
 /// What looks like return addresses, from an address on to the end of its stack.
@@ -222,12 +242,16 @@ fn likely<'s>(space: &'s Space<'_>, symbols: &'s Symbols, from: u64) -> impl Ite
     let from = from & !7;
     let end = from.saturating_add(1).checked_next_multiple_of(STACK).unwrap_or(from);
     let words = (from..end).step_by(8).map_while(|at| Some((at, space.long(at)?)));
-    let behind_call = |rip: &u64| symbols.is_code(rip.wrapping_sub(1)) && is_behind_call(space, *rip);
-    words.filter(move |(_, rip)| behind_call(rip)).map(|(at, rip)| Frame {
+    words.filter(move |(_, rip)| is_return(space, symbols, *rip)).map(|(at, rip)| Frame {
         rip,
         rsp: at.wrapping_add(8),
         by: By::Likely,
     })
+}
+
+/// Whether an address looks like one that a call returns to.
+fn is_return(space: &Space<'_>, symbols: &Symbols, rip: u64) -> bool {
+    symbols.is_code(rip.wrapping_sub(1)) && is_behind_call(space, rip)
 }
 
 /// Whether the instruction before an address is a call: near and relative, or by a register or memory.

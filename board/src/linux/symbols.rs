@@ -27,6 +27,8 @@ pub(super) struct Module {
     name: String,
     /// Where its parts are: first addresses and lengths.
     parts: Vec<(u64, u64)>,
+    /// Those of them that are code.
+    code: Vec<Range<u64>>,
     /// Its functions, in order of their addresses.
     functions: Vec<Symbol>,
     /// Where its ORC tables are (addresses, entries), and how many entries these have.
@@ -101,9 +103,12 @@ impl Symbols {
     #[must_use]
     pub fn place(&self, address: u64) -> Option<Place<'_>> {
         let (functions, module) = match self.module(address) {
-            Some(module) => (&module.functions, Some(module.name.as_str())),
+            Some(module) if module.code.iter().any(|part| part.contains(&address)) => {
+                (&module.functions, Some(module.name.as_str()))
+            }
             None if self.code.iter().any(|part| part.contains(&address)) => (&self.functions, None),
-            None => return None,
+            // In a module's data, too.
+            _ => return None,
         };
         let behind = functions.partition_point(|symbol| symbol.address <= address);
         let nearest = functions[..behind].last()?.address;
@@ -125,9 +130,7 @@ impl Symbols {
 
     /// Where code may be: the kernel's own, and all of its modules.
     pub fn code(&self) -> impl Iterator<Item = Range<u64>> {
-        let parts = self.modules.iter().flat_map(|module| &module.parts);
-        let parts = parts.map(|(start, size)| *start..start.saturating_add(*size));
-        self.code.iter().cloned().chain(parts)
+        self.code.iter().chain(self.modules.iter().flat_map(|module| &module.code)).cloned()
     }
 
     /// The module that an address is in.
@@ -230,6 +233,8 @@ struct Layout {
     name: u64,
     /// The places of pairs of a first address and a length (u32).
     parts: Vec<(u64, u64)>,
+    /// The same of code.
+    code: Vec<(u64, u64)>,
     kallsyms: u64,
     /// Of `struct mod_kallsyms`.
     table: u64,
@@ -242,20 +247,30 @@ struct Layout {
 impl Layout {
     fn of(types: &Types) -> Result<Layout, String> {
         let (module, names) = (types.structure("module")?, types.structure("mod_kallsyms")?);
-        let part =
-            |kind: &Struct, at: u64| Ok::<_, String>((at + kind.offset("base")?, at + kind.offset("size")?));
+        /// The numbers of code in `enum mod_mem_type`.
+        const CODE: [usize; 2] = [0, 4];
+        let part = |kind: &Struct, at: u64, size: &str| {
+            Ok::<_, String>((at + kind.offset("base")?, at + kind.offset(size)?))
+        };
         // One structure for each part of a module, or an array of them since 6.4.
-        let parts = match module.offset("mem") {
+        let (parts, code): (Vec<_>, Vec<_>) = match module.offset("mem") {
             Ok(at) => {
                 let kind = types.structure("module_memory")?;
                 let count = module.size_of("mem")? / kind.size.max(1);
-                (0..count.min(16)).map(|n| part(&kind, at + n * kind.size)).collect::<Result<_, _>>()?
+                let parts = (0..count.min(16)).map(|n| part(&kind, at + n * kind.size, "size"));
+                let parts = parts.collect::<Result<Vec<_>, _>>()?;
+                let code = CODE.into_iter().filter_map(|n| parts.get(n).copied()).collect();
+                (parts, code)
             }
             Err(_) => {
                 let kind = types.structure("module_layout")?;
                 let fields = ["core_layout", "init_layout"];
-                let parts = fields.map(|field| part(&kind, module.offset(field)?));
-                parts.into_iter().collect::<Result<_, _>>()?
+                let parts = |size| {
+                    let of = fields.into_iter().map(|field| part(&kind, module.offset(field)?, size));
+                    of.collect::<Result<Vec<_>, String>>()
+                };
+                // Code is at the beginning of each.
+                (parts("size")?, parts("text_size")?)
             }
         };
         let orc = types.structure("mod_arch_specific").and_then(|arch| {
@@ -267,6 +282,7 @@ impl Layout {
             list: module.offset("list")?,
             name: module.offset("name")?,
             parts,
+            code,
             kallsyms: module.offset("kallsyms")?,
             table: names.offset("symtab")?,
             count: names.offset("num_symtab")?,
@@ -280,14 +296,18 @@ impl Layout {
         let part = |(base, size): &(u64, u64)| {
             Some((space.long(field(*base))?, u64::from(space.int(field(*size))?)))
         };
-        let parts: Vec<(u64, u64)> = self.parts.iter().map(part).collect::<Option<_>>()?;
-        let parts: Vec<_> = parts.into_iter().filter(|(base, size)| *base != 0 && *size != 0).collect();
+        let those = |of: &[(u64, u64)]| {
+            let all: Vec<(u64, u64)> = of.iter().map(part).collect::<Option<_>>()?;
+            Some(all.into_iter().filter(|(base, size)| *base != 0 && *size != 0).collect::<Vec<_>>())
+        };
+        let (parts, code) = (those(&self.parts)?, those(&self.code)?);
+        let code = code.into_iter().map(|(start, size)| start..start.saturating_add(size)).collect();
         let orc = self.orc.and_then(|(addresses, entries, count)| {
             let count = u64::from(space.int(field(count))?);
             Some((space.long(field(addresses))?, space.long(field(entries))?, count))
         });
         let functions = self.functions(space, space.long(field(self.kallsyms))?, &parts)?;
-        Some(Module { name: space.text(field(self.name), LONGEST_NAME)?, parts, functions, orc })
+        Some(Module { name: space.text(field(self.name), LONGEST_NAME)?, parts, code, functions, orc })
     }
 
     /// The functions in a module's symbol table, which is one of ELF.

@@ -38,6 +38,8 @@ fn addresses_have_names_in_the_kernel_and_in_modules() {
     assert_eq!(place(MODULE_TEXT + 0x7f), Some(("count".to_owned(), 0x7f, broken.clone())));
     assert_eq!(place(MODULE_TEXT + 0x80), Some(("write".to_owned(), 0, broken)));
     assert_eq!([place(TEXT + 0x300), place(MODULE_TEXT + 0x1000), place(RING)], [None, None, None]);
+    assert_eq!(place(MODULE_TEXT + 0x800), None, "a module's data is no function");
+    assert!(!symbols.code().any(|part| part.contains(&virt(MODULE_TEXT + 0x800))));
     assert_eq!(symbols.address("current_task"), Some(0x40));
 }
 
@@ -73,9 +75,47 @@ fn the_stack_goes_on_over_an_exception_in_a_module() {
     assert_eq!(found, [(TEXT + 0x20, By::Registers), (TEXT + 0x120, By::Likely)]);
     assert!(stopped.unwrap().contains("have nothing of 0xffffffff80100020"));
     // A program that was interrupted is the end.
-    let user = Regs { rip: 0x40_1000, ..regs() };
+    let mut user = Regs { rip: 0x40_1000, ..regs() };
+    user.gpr[4] = 0x7fff_f000;
     let linux = Linux::new(&ram, DESCRIPTION).unwrap();
     assert_eq!(linux.stack(&user).stopped.as_deref(), Some("the processor ran a program, not the kernel"));
+}
+
+/// The kernel came by a call to what is no code of its own: a program's address, null, its own data. By a jump it came there without a return
+/// address, and only by the ring of the frame is a program told from that.
+#[test]
+fn the_stack_goes_on_over_a_call_of_what_is_no_code() {
+    for wild in [0x40_1000, 0, virt(MODULE_TEXT + 0x800), virt(RING), 0x5a5a_5a5a_5a5a_5a5a] {
+        let mut ram = ram();
+        ram.interrupt(wild, 0x10);
+        ram.call_from(MODULE_TEXT + 0x90);
+        let frames = |ram: &Ram| {
+            let trace = Linux::new(ram, DESCRIPTION).unwrap().stack(&regs());
+            (trace.frames.iter().map(|it| (it.rip, it.by)).collect::<Vec<_>>(), trace.stopped)
+        };
+        let sure = [
+            (virt(TEXT + 0x20), By::Registers),
+            (virt(TEXT + 0x120), By::Tables),
+            (wild, By::Saved),
+            (virt(MODULE_TEXT + 0x90), By::Tables),
+            (virt(TEXT + 0x210), By::Tables),
+        ];
+        assert_eq!(frames(&ram), (sure.to_vec(), None), "{wild:#x}");
+        ram.call_from(RING);
+        let (found, stopped) = frames(&ram);
+        assert_eq!(found[..3], sure[..3], "{wild:#x}");
+        assert_eq!(stopped, Some(format!("the tables of the kernel have nothing of {wild:#x}")));
+        ram.interrupt(wild, 0x33);
+        assert_eq!(frames(&ram), (sure[..2].to_vec(), Some(format!("a program was at {wild:#x}"))));
+    }
+    // So it is with the registers of the processor.
+    let mut ram = ram();
+    ram.call_from(MODULE_TEXT + 0x90);
+    let mut regs = Regs { rip: 0x40_1000, ..regs() };
+    regs.gpr[4] = ram.interrupted() + 8;
+    let trace = Linux::new(&ram, DESCRIPTION).unwrap().stack(&regs);
+    let at: Vec<u64> = trace.frames.iter().map(|it| it.rip).collect();
+    assert_eq!(at, [0x40_1000, virt(MODULE_TEXT + 0x90), virt(TEXT + 0x210)]);
 }
 
 #[test]

@@ -14,6 +14,9 @@ pub(super) const ORC: usize = 0x50_000;
 pub(super) const MODULE: usize = 0x60_000;
 const TASK: usize = 0x70_000;
 const STACK: usize = 0x80_000;
+/// The registers that the kernel has saved, and the stack where they were.
+const SAVED: usize = STACK + 32;
+const INTERRUPTED: usize = STACK + 0x400;
 pub(super) const TEXT: usize = 0x10_0000;
 pub(super) const MODULE_TEXT: usize = 0x20_0000;
 /// Kallsyms as Linux 5.10 has it, behind the code.
@@ -162,6 +165,24 @@ impl Ram {
         all.len()
     }
 
+    /// The kernel came here by the exception, in this ring.
+    pub(super) fn interrupt(&mut self, rip: u64, cs: u64) {
+        self.long(SAVED + 128, rip);
+        self.long(SAVED + 136, cs);
+        self.long(SAVED + 152, self.interrupted() + 8);
+    }
+
+    /// The stack where the exception came.
+    pub(super) fn interrupted(&self) -> u64 {
+        virt(INTERRUPTED)
+    }
+
+    /// What is at the top of the stack there returns to this place, behind a call.
+    pub(super) fn call_from(&mut self, to: usize) {
+        self.long(INTERRUPTED + 8, virt(to));
+        self.put(to - 5, &[0xe8]);
+    }
+
     /// ORC entries from these addresses on.
     fn orc(&mut self, entries: &[(usize, [u8; 6])]) {
         for (n, (address, entry)) in entries.iter().enumerate() {
@@ -231,7 +252,7 @@ pub(super) fn ram_with(names: fn(&mut Ram, &[(&str, u64)])) -> Ram {
             ],
         ),
         ("task_struct", 64, &[("pid", 0, 0, 1), ("tgid", 32, 0, 1), ("comm", 64, 0, 1)]),
-        ("module_layout", 16, &[("base", 0, 0, 1), ("size", 64, 0, 1)]),
+        ("module_layout", 16, &[("base", 0, 0, 1), ("size", 64, 0, 1), ("text_size", 96, 0, 1)]),
         ("mod_kallsyms", 24, &[("symtab", 0, 0, 1), ("num_symtab", 64, 0, 1), ("strtab", 128, 0, 1)]),
         (
             "mod_arch_specific",
@@ -283,6 +304,7 @@ pub(super) fn ram_with(names: fn(&mut Ram, &[(&str, u64)])) -> Ram {
     ram.put(module + 16, b"broken\0");
     ram.long(module + 80, virt(MODULE_TEXT));
     ram.int(module + 88, 0x1000);
+    ram.int(module + 92, 0x800);
     ram.long(module + 112, virt(MODULE + 0x300));
     ram.int(module + 120, 1);
     ram.long(module + 128, virt(MODULE + 0x400));
@@ -308,16 +330,14 @@ pub(super) fn ram_with(names: fn(&mut Ram, &[(&str, u64)])) -> Ram {
 
 /// panic, called by fault, which an exception in count led to; count was called by write, and that by system_call.
 pub(super) fn stack(ram: &mut Ram) {
-    let interrupted = STACK + 0x400;
     ram.long(STACK + 16, virt(TEXT + 0x120));
-    let saved = STACK + 32;
     for (n, value) in
-        [(128, virt(MODULE_TEXT + 5)), (136, 0x10), (152, virt(interrupted)), (160, 0x18), (32, 0xb9)]
+        [(128, virt(MODULE_TEXT + 5)), (136, 0x10), (152, virt(INTERRUPTED)), (160, 0x18), (32, 0xb9)]
     {
-        ram.long(saved + n, value);
+        ram.long(SAVED + n, value);
     }
-    ram.long(interrupted + 8, virt(MODULE_TEXT + 0x90));
-    ram.long(interrupted + 24, virt(TEXT + 0x210));
+    ram.long(INTERRUPTED + 8, virt(MODULE_TEXT + 0x90));
+    ram.long(INTERRUPTED + 24, virt(TEXT + 0x210));
 }
 
 pub(super) fn regs() -> Regs {
