@@ -12,6 +12,7 @@
  *   race    works at a job that the timer's interrupt takes away: a page fault some instructions behind the interrupt
  *   divide  divides by a zero that it has computed: an exception without a handler, and a triple fault
  *   wild    calls a function by a pointer that text has overwritten: an address that is not canonical, and a panic
+ *   astray  the same with an address at which nothing is mapped
  *   bug     finds a sum to be another than it should be, and gives up by UD2: an exception without a handler, and a triple fault
  *   clear   clears a page with one instruction between two loops, the second of which ends as chain does
  *   storm   raises an exception whose handler raises it again, on a stack that each of them begins anew
@@ -441,7 +442,7 @@ __attribute__((noinline)) static void rename_sensor(const char *name) {
 __attribute__((noinline)) static void wild(void) {
   sensor.read = twice;
   for (uint64_t n = 0; n < 8; n++) total += sensor.read(n);
-  rename_sensor("a-sensor-of-a-long-name");
+  rename_sensor(has_word("astray") ? "a-sensor-of-name" "pqrst" : "a-sensor-of-a-long-name");
   total += sensor.read(total);
 }
 
@@ -479,7 +480,7 @@ void kernel_main(const uint8_t *parameters) {
   if (has_word("divide")) divide();
   if (has_word("bug")) bug();
   if (has_word("clear")) clear();
-  if (has_word("wild")) wild();
+  if (has_word("wild") || has_word("astray")) wild();
   if (has_word("storm")) storm();
   if (has_word("lost")) lose();
   if (has_word("panic")) panic("asked for");

@@ -116,13 +116,17 @@ fn question(
         }
         None => {
             let Some(blame) = history.blame() else { return decided(core, history, program) };
-            let at = program.place(blame.instruction.ip());
-            let head = at.map_or_else(|| format!("{:#x}", blame.instruction.ip()), |it| it.to_string());
+            let place_of =
+                |at: u64| program.place(at).map_or_else(|| format!("{at:#x}"), |it| it.to_string());
             let values = Values::of(&blame.bytes, &in_core(core, &blame.bytes));
-            let sentence = blamed::faulted(&blame.instruction, blame.address, &There::Unknown, &values);
-            let mut words = vec![format!("it crashed at {head}"), sentence];
+            let instruction = &blame.instruction;
+            let sentence = match blame.address.filter(|_| blame.jumped) {
+                Some(address) => blamed::went(instruction, address, &place_of(instruction.ip()), &values),
+                None => blamed::faulted(instruction, blame.address, &There::Unknown, &values),
+            };
+            let mut words = vec![format!("it crashed at {}", place_of(core.state.regs.rip)), sentence];
             words.extend(overflow.map(|it| it.to_string()));
-            Ok(of_each(blame.bytes.clone(), words))
+            Ok(Question { at: blame.at, ..of_each(blame.bytes, words) })
         }
     }
 }

@@ -267,6 +267,22 @@ fn a_core_alone_is_asked_over_a_suffix() {
     assert!(ran.code == crate::DAMAGED || !ran.out().contains("0xe01"), "{}{}", ran.out(), ran.err);
 }
 
+/// Where a core stands there is nothing to execute: what is to be explained is the pointer that led there.
+#[test]
+fn a_core_of_a_call_of_what_is_no_code_is_asked_for_the_pointer() {
+    let source =
+        "static void (*volatile f)(void) = (void (*)(void))0x41424344; int main(void) { f(); return 1; }";
+    let place = Place::new();
+    if place.compile("astray", source).is_none() {
+        return;
+    }
+    record(&place, "soft", "./astray");
+    let ran = place.gretel(&["why", "rec/core", "--exe", "astray"]);
+    for part in ["went to 0x41424344, where there is no code, at main", "is in the core"] {
+        assert!(ran.code == 0 && ran.out().contains(part), "no `{part}` in: {}{}", ran.out(), ran.err);
+    }
+}
+
 #[test]
 fn what_is_hard_to_see_is_found_or_said() {
     let backwards = r#"

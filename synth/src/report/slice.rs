@@ -62,17 +62,23 @@ pub struct Synthesized<'a> {
     suffix: &'a Suffix,
     steps: Vec<Step>,
     place: Place,
+    /// The newest instruction of the thread that crashed, the number of its step, and what told it where to go.
+    newest: Option<(Instruction, usize, BTreeSet<Byte>)>,
 }
 
 /// What there is to be explained of a crash.
 #[derive(Clone, Debug)]
 pub struct Blame {
+    /// When these bytes were what they are.
+    pub at: Moment,
     /// The bytes.
     pub bytes: BTreeSet<Byte>,
-    /// The instruction that did not retire.
+    /// The instruction that did not retire, or that went where nothing can be executed.
     pub instruction: Instruction,
-    /// The address that it could not access, if that is why.
+    /// The address that it could not access, or that it went to, if that is why.
     pub address: Option<u64>,
+    /// It went to that address.
+    pub jumped: bool,
 }
 
 impl<'a> Synthesized<'a> {
@@ -82,14 +88,15 @@ impl<'a> Synthesized<'a> {
     /// When it does not run, which its certificate excludes.
     pub fn new(core: &'a Core, suffix: &'a Suffix) -> Result<Synthesized<'a>, CertificateError> {
         let mut forward = Forward::new(core, suffix)?;
-        let mut steps = Vec::new();
+        let (mut steps, mut newest) = (Vec::new(), None);
+        let crashed = core.threads.first().map_or(0, |(id, _)| *id);
         while let Some(ahead) = forward.ahead() {
             let state = forward.stage().state()?;
             let (instruction, rip) = (ahead.instruction, ahead.instruction.ip());
             let thread = forward.thread().cast_signed();
             let (traced, target) = traced(forward.stage(), &instruction, &state);
             let is_conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
-            let decided_by = if is_conditional { target } else { BTreeSet::new() };
+            let decided_by = if is_conditional { target.clone() } else { BTreeSet::new() };
             // A repeated string instruction is one entry of the path for each of its rounds.
             for _ in 1..ahead.span {
                 let made = Made::Instruction(instruction);
@@ -101,10 +108,13 @@ impl<'a> Synthesized<'a> {
                 Outcome::Waits(input) => answered(&state.regs, input),
                 Outcome::Stopped(_) => break,
             };
+            if thread == crashed {
+                newest = Some((instruction, steps.len(), target));
+            }
             steps.push(Step { thread, rip, made, given, decided_by });
         }
-        let thread = core.threads.first().map_or(0, |(id, _)| *id);
-        Ok(Synthesized { core, suffix, steps, place: Place { pid: thread, thread } })
+        let place = Place { pid: crashed, thread: crashed };
+        Ok(Synthesized { core, suffix, steps, place, newest })
     }
 
     /// When it crashes, and who.
@@ -123,14 +133,20 @@ impl<'a> Synthesized<'a> {
     /// What made the instruction fault at which the core stands; `None` where no value did.
     #[must_use]
     pub fn blame(&self) -> Option<Blame> {
+        if is_fetch(self.core) {
+            let (instruction, number, bytes) = self.newest.clone()?;
+            let at = Moment { next: number + 1, total: self.steps.len() };
+            let address = Some(self.core.state.regs.rip);
+            return (!bytes.is_empty()).then_some(Blame { at, bytes, instruction, address, jumped: true });
+        }
         let State { regs, fpu } = &self.core.state;
         let memory = InCore(self.core);
         let instruction = decode(regs.rip, |at, bytes| self.core.read(at, bytes));
         match trace(&instruction, Before { regs, fpu, memory: &memory }, &[]) {
             Err(Untraced::Trapped(why)) => {
                 let Trapped { address, origin, .. } = *why;
-                let bytes = origin.value;
-                (!bytes.is_empty()).then_some(Blame { bytes, instruction, address })
+                let (bytes, at) = (origin.value, self.crash().0);
+                (!bytes.is_empty()).then_some(Blame { at, bytes, instruction, address, jumped: false })
             }
             _ => None,
         }
@@ -228,6 +244,22 @@ impl History for Synthesized<'_> {
             from: place,
             uses: BTreeMap::new(),
         }))
+    }
+}
+
+/// Whether there is nothing to execute where a core stands: by the exception of a machine, which may not execute what is mapped for
+/// programs, or by what a process had mapped.
+fn is_fetch(core: &Core) -> bool {
+    const PAGE_FAULT: u8 = 14;
+    const FETCH: u32 = 1 << 4;
+    const SIGSEGV: i32 = 11;
+    let rip = core.state.regs.rip;
+    match core.machine.as_ref().map(|machine| machine.raised) {
+        Some(raised) => raised.is_some_and(|it| it.vector == PAGE_FAULT && it.code & FETCH != 0),
+        None => {
+            let is_told = core.signal.signo == SIGSEGV && core.signal.address == rip;
+            is_told && !core.segment(rip).is_some_and(|segment| segment.rights.execute)
+        }
     }
 }
 

@@ -4,6 +4,9 @@ use super::{ABORTED, KERNEL, record};
 use crate::{Place, Ran, USAGE};
 use serde_json::Value;
 
+/// "pqrst" as an address.
+const ASTRAY: &str = "0x7473727170";
+
 /// Records a kernel that crashes as the command line says.
 fn crashed(cmdline: &str) -> Place {
     let place = Place::new();
@@ -130,6 +133,25 @@ fn a_call_of_what_is_no_address_is_taken_back() {
     assert_eq!(summary["compared_bytes"], 512 << 20, "{summary}");
     assert!(!ran.out().contains("not canonical has stored"), "{}", ran.out());
     path_is_true(&result, 30);
+}
+
+/// A call of an address where nothing can be executed: the fault is at that address, and the value to be explained is what led there.
+#[test]
+fn why_of_a_call_of_what_is_no_code_is_the_pointer() {
+    let place = crashed("astray");
+    let result = as_json(&place.gretel(&["synth", "rec", "--json", "--instructions", "240"]));
+    let crash = &result["listing"]["crash"];
+    assert_eq!(
+        (&crash["signal"], &crash["accessed"]),
+        (&"page fault (#PF)".into(), &ASTRAY.into()),
+        "{crash}"
+    );
+    path_is_true(&result, 30);
+    let ran = place.gretel(&["why", "rec"]);
+    let went = format!("went to {ASTRAY}, where there is no code, at wild");
+    for part in ["`call", &went, "\"pqrst\"", "in rename_sensor"] {
+        assert!(ran.code == 0 && ran.out().contains(part), "no `{part}` in: {}{}", ran.out(), ran.err);
+    }
 }
 
 /// In the handler of an interrupt the way back ends at its entry, and so do the records that are used.
