@@ -236,7 +236,6 @@ fn boot(
     folder: impl FnOnce() -> Result<Recording, Failure>,
 ) -> Result<Begun, Failure> {
     let mut setup = setup(machine, kernel, given.memory.unwrap_or(MEMORY))?;
-    let not_booted = |error| Failure::new(Code::Program, format!("{}: {error}", kernel.display()));
     let disk = given.disk.map(|disk| disk::Given::parse(disk, machine.room()));
     setup.disk = disk.as_ref().map(disk::Given::image).transpose()?;
     setup.extras = Extras {
@@ -246,7 +245,7 @@ fn boot(
         vsock: machine.vsock.is_some(),
     };
     // Before there is a folder: a kernel that cannot be booted leaves nothing behind.
-    let mut board = Board::boot(&setup).map_err(not_booted)?;
+    let mut board = Board::boot(&setup).map_err(|error| start::not_booted(kernel, &error))?;
     let link = net.map(network::Given::open).transpose()?;
     let socket = machine.vsock.as_deref().map(vsock::Socket::open).transpose()?;
     let recording = folder()?;

@@ -6,7 +6,7 @@ use crate::exit::{Code, Failure};
 use board::checkpoints::{Shelf, ShelfError};
 use board::journal::{Header, Reader, Record};
 use board::travel::Starts;
-use board::{DiskImage, Machine, Setup};
+use board::{BootError, DiskImage, Machine, Setup};
 use std::path::{Path, PathBuf};
 use vmm::contents::{FOLDER, read};
 use vmm::recording::Recording;
@@ -24,6 +24,19 @@ fn setup(dir: &Path, header: &Header) -> Result<Setup, Failure> {
         disk: image(dir, header)?,
         extras: header.extras,
     })
+}
+
+/// Why a kernel's file is not booted: what of the command line it is that cannot be.
+pub(super) fn not_booted(kernel: &Path, error: &BootError) -> Failure {
+    let kernel = kernel.display();
+    match error {
+        BootError::Memory(_) => Failure::new(Code::Usage, format!("--memory: {error}")),
+        BootError::CommandLine(_) => Failure::new(Code::Usage, format!("--cmdline: {error}")),
+        BootError::NoRoom { .. } => {
+            Failure::new(Code::Program, format!("{kernel}: {error}: give it more with --memory"))
+        }
+        _ => Failure::new(Code::Program, format!("{kernel}: {error}")),
+    }
 }
 
 /// The file of the kernel that was booted.

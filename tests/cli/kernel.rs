@@ -328,7 +328,15 @@ fn bad_kernels_and_options_are_refused_by_name() {
     refused(&["--kernel", "cut"], PROGRAM, "it is cut");
     refused(&["--kernel", "/bin/true"], PROGRAM, "below 1 MiB");
     refused(&["--kernel", KERNEL, "--initrd", "none"], PROGRAM, "cannot read none");
-    refused(&["--kernel", KERNEL, "--memory", "8G"], PROGRAM, "16M to 3G");
+    refused(&["--kernel", KERNEL, "--memory", "8G"], USAGE, "--memory: a machine has 16M to 3G");
+    refused(
+        &["--kernel", KERNEL, "--cmdline", &"a".repeat(2048)],
+        USAGE,
+        "--cmdline: the command line has 2048",
+    );
+    fs::File::create(place.path("large")).and_then(|it| it.set_len(32 << 20)).expect("a large file");
+    let no_room = "the initrd does not fit into 32 MiB of memory: give it more with --memory";
+    refused(&["--kernel", KERNEL, "--memory", "32M", "--initrd", "large"], PROGRAM, no_room);
     refused(&["--kernel", KERNEL, "--memory", "8M"], USAGE, "16M is the least");
     refused(&["--kernel", KERNEL, "--engine", "kvm"], HOST, "software CPU");
     refused(&["--kernel", KERNEL, "--", "true"], USAGE, "cannot be used with");
