@@ -104,7 +104,14 @@ fn row(summary: &Summary) -> [String; 6] {
     if let Some(machine) = machine(summary) {
         let events = format!("{} events", machine.events);
         let command = shortened(format!("kernel: {}", machine.command_line.escape_debug()));
-        return [dir, utc(machine.began), machine.sentence + &cores, events, size, command];
+        return [
+            dir,
+            utc(machine.began.unwrap_or(summary.began)),
+            machine.sentence + &cores,
+            events,
+            size,
+            command,
+        ];
     }
     let state = match &summary.state {
         State::BeingRecorded => "being recorded".to_owned(),
@@ -168,8 +175,8 @@ fn as_json(summary: &Summary) -> Value {
 fn machine_as_json(summary: &Summary, machine: &Listed) -> Value {
     json!({
         "dir": summary.recording.dir().display().to_string(),
-        "began": utc(machine.began),
-        "began_ns": machine.began,
+        "began": utc(machine.began.unwrap_or(summary.began)),
+        "began_ns": machine.began.unwrap_or(summary.began),
         "argv": ["kernel", machine.command_line],
         "end": machine.end,
         "status_or_signal": null,

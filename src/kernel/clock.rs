@@ -13,7 +13,7 @@ pub(crate) enum Clock {
 }
 
 /// 1 January 2000, 0:00 UTC, in seconds since 1970.
-const ALWAYS: u64 = 946_684_800;
+pub(super) const ALWAYS: u64 = 946_684_800;
 
 impl Clock {
     /// The time of day at the start of a machine, in seconds since 1970.

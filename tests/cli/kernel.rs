@@ -134,6 +134,8 @@ fn a_clock_of_instructions_makes_one_journal() {
     std::thread::sleep(std::time::Duration::from_millis(1100));
     assert!(journal("host") != of_host, "it is another one now");
     assert!(journal("instructions") == first, "two runs differ");
+    let listed = place.gretel(&["ls", "rec"]);
+    assert!(!listed.out().contains("2000-01-01"), "it was recorded today: {}", listed.out());
     let ran = place.gretel(&record("", &["--clock", "sun"]));
     assert!(ran.code == USAGE && ran.err.contains("give host or instructions"), "{}", ran.err);
 }
