@@ -17,32 +17,24 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Which pages are copied ahead of the store that would fault for them: those behind the page that was copied last, if the
 /// program walks through its memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ahead {
     /// The page behind the last that was copied.
     next: Virt,
     /// How many were copied at once.
     pages: u64,
-    /// How many there are at least, a power of two: those that cost as much as another fault.
-    least: u64,
-}
-
-impl Default for Ahead {
-    fn default() -> Ahead {
-        Ahead { next: 0, pages: 0, least: 1 }
-    }
 }
 
 impl Ahead {
     /// How many pages to copy from `page` on.
     fn pages(self, page: Virt) -> u64 {
-        if page == self.next { (self.pages * 2).clamp(self.least, PAGES_PER_FAULT) } else { 1 }
+        if page == self.next { (self.pages * 2).clamp(1, PAGES_PER_FAULT) } else { 1 }
     }
 }
 
-/// The aligned group of so many pages around an address, as far as it is inside.
-fn group(address: Virt, pages: u64, inside: &Range<Virt>) -> Range<Virt> {
-    let group = pages * PAGE;
+/// The aligned group of pages around an address, as far as it is inside.
+fn group(address: Virt, inside: &Range<Virt>) -> Range<Virt> {
+    let group = PAGES_PER_FAULT * PAGE;
     let first = address / group * group;
     first.max(inside.start)..(first + group).min(inside.end)
 }
@@ -59,7 +51,7 @@ impl AddressSpace {
         let shares_frames = !rights.write && matches!(backing, Backing::File(..));
         let pages = match (end - start) / PAGE {
             pages if shares_frames && pages <= SMALL_FILE_PAGES => start..end,
-            _ => group(address, PAGES_PER_FAULT, &(start..end)),
+            _ => group(address, &(start..end)),
         };
         for page in pages.step_by(PAGE_BYTES) {
             if self.frame(memory.ram(), page).is_some() {
@@ -139,9 +131,8 @@ impl AddressSpace {
     /// Makes more pages of a mapping writable beside `page`, which was made writable, as far as the program seems to write to them
     /// too: those behind it where it walks through its memory, and else as many as its group has of others that it may write to.
     ///
-    /// So a whole group costs seven faults in whatever order it is written, and a single page no copy of another but those that are
-    /// copied together since a fault costs more. Example: the collector of a Haskell program writes to all of the heap in the order
-    /// of its pointers, after each checkpoint again.
+    /// So a whole group costs seven faults in whatever order it is written, and a single page no copy of another. Example: the
+    /// collector of a Haskell program writes to all of the heap in the order of its pointers, after each checkpoint again.
     pub(super) fn unshare_ahead(
         &mut self,
         memory: &mut Memory,
@@ -156,15 +147,10 @@ impl AddressSpace {
         }
         let pages = self.ahead.pages(page);
         let next = match pages {
-            1 => self.unshare_beside(memory, page, inside, rights),
+            1 => self.unshare_beside(memory, page, &group(page, inside), rights),
             _ => self.unshare_behind(memory, page..inside.end.min(page + pages * PAGE), rights),
         };
-        self.ahead = Ahead { next, pages, ..self.ahead };
-    }
-
-    /// Has a fault of a store copy so many pages at least, a power of two.
-    pub(crate) fn copy_together(&mut self, pages: u64) {
-        self.ahead.least = pages;
+        self.ahead = Ahead { next, pages };
     }
 
     /// Makes the pages behind the first of `range` writable; gives where that ends: at one that needs no copy.
@@ -176,32 +162,28 @@ impl AddressSpace {
         next
     }
 
-    /// Makes as many pages of a group writable as there are writable ones beside `page`, those that are copied together with it
-    /// first, then those behind it; gives where those end that follow it.
+    /// Makes as many pages of a group writable as there are writable ones beside `page`, those behind it first; gives where those
+    /// end that follow it.
     fn unshare_beside(
         &mut self,
         memory: &mut Memory,
         page: Virt,
-        inside: &Range<Virt>,
+        group: &Range<Virt>,
         rights: Rights,
     ) -> Virt {
-        let around = |pages| {
-            let Range { start, end } = group(page, pages, inside);
-            (page + PAGE..end).chain(start..page).step_by(PAGE_BYTES)
-        };
+        let mut next = page + PAGE;
+        let others = (next..group.end).chain(group.start..page).step_by(PAGE_BYTES);
         let is_writable = |other: &Virt| {
             let found = self.tables.walk(memory.ram(), *other);
             found.and_then(|found| found.rights).is_some_and(|rights| rights.write)
         };
-        let together = around(self.ahead.least).count();
-        let written = around(PAGES_PER_FAULT).filter(is_writable).count();
-        let (mut next, mut copied) = (page + PAGE, 0);
-        for (n, other) in around(self.ahead.least).chain(around(PAGES_PER_FAULT)).enumerate() {
-            if n >= together && copied >= written {
+        let mut wanted = others.clone().filter(is_writable).count();
+        for other in others {
+            if wanted == 0 {
                 break;
             }
             if self.unshare_if_shared(memory, other, rights) {
-                copied += 1;
+                wanted -= 1;
                 next += if other == next { PAGE } else { 0 };
             }
         }
@@ -223,7 +205,7 @@ impl AddressSpace {
         if mapping.has_turns() {
             return;
         }
-        let pages = group(page, PAGES_PER_FAULT, &(start..mapping.end));
+        let pages = group(page, &(start..mapping.end));
         let left = |memory: &Memory, frame: Phys| memory.frames().owners(frame) == 1;
         for page in pages.step_by(PAGE_BYTES) {
             if let Some(found) = self.tables.walk(memory.ram(), page)
@@ -339,24 +321,6 @@ mod tests {
         }
         assert_eq!(faults, 7);
         assert!(pages(1).all(|page| space.frame(memory.ram(), page) != child.frame(memory.ram(), page)));
-    }
-
-    #[test]
-    fn pages_that_cost_as_much_as_a_fault_are_copied_together() {
-        let mut memory = memory();
-        let mut space = space(&mut memory, &Backing::Zero(""), DATA);
-        touch(&mut space, &mut memory, AT, Access::Write);
-        let _child = space.fork(&mut memory).expect("frames");
-        space.copy_together(16);
-        let mut copied = memory.copied();
-        let mut copies_at = |page: u64| {
-            touch(&mut space, &mut memory, AT + page * PAGE, Access::Write);
-            let before = std::mem::replace(&mut copied, memory.copied());
-            copied - before
-        };
-        assert_eq!(copies_at(40), 16, "32 to 47");
-        assert_eq!(copies_at(9), 17, "0 to 15, and 16, since sixteen others are written");
-        assert_eq!(copies_at(60), 31, "all that is left");
     }
 
     #[test]

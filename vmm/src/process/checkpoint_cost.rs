@@ -51,18 +51,8 @@ fn costs(process: &Process) -> (Duration, Duration) {
     }
 }
 
-/// How many pages to copy at a store's fault at least, so that the fault costs no more than they do: one on the software CPU and
-/// where an exit takes a microsecond, sixteen where it takes sixty.
-pub(super) fn copied_together(process: &Process) -> u64 {
-    let (copy, fault) = costs(process);
-    let pages = u64::try_from(fault.as_nanos() / copy.as_nanos()).unwrap_or(u64::MAX);
-    1 << pages.clamp(1, MOST_TOGETHER).ilog2()
-}
-
 /// So many pages are copied at one fault, where a program stores here and there.
-const PAGES_OF_A_FAULT: u32 = 16;
-/// More are not copied together for the cost of a fault alone.
-const MOST_TOGETHER: u64 = 16;
+const PAGES_OF_A_FAULT: u32 = 8;
 /// The copy of a page, on the software CPU and where a page that changes is taken from a virtual machine's tables.
 const COPY: Duration = Duration::from_nanos(800);
 const COPY_KVM: Duration = Duration::from_micros(4);

@@ -374,9 +374,7 @@ impl Process {
         if self.lacks_memory_for(address, access) {
             return self.give_way(before.map(|(_, at, _)| at));
         }
-        let together = checkpoint_cost::copied_together(self);
         let space = self.spaces.get_mut(self.space);
-        space.copy_together(together);
         let copied = self.machine.memory.copied();
         let left_alone = space.code_left_alone();
         let touched = match access {
