@@ -59,10 +59,10 @@ pub(crate) fn open(dir: &Path, pid: Option<i32>, choice: Choice) -> Result<Follo
     }
     travel.follow(pid.unwrap_or_else(|| travel.process().pid()));
     let damage = travel.damage();
-    if let Some(damage) = &damage {
-        if say_damage(dir, damage) {
-            say!("gretel: what comes before it is looked at");
-        }
+    if let Some(damage) = &damage
+        && say_damage(dir, damage)
+    {
+        say!("gretel: what comes before it is looked at");
     }
     symbols.look(travel.process());
     let code = if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS };

@@ -128,10 +128,10 @@ fn of_recording(args: &Args) -> Outcome {
     let mut travel = followed::travel(&recording, machine)?;
     travel.seek_end().map_err(failure)?;
     let damage = travel.damage();
-    if let Some(damage) = &damage {
-        if followed::say_damage(&args.input, damage) {
-            say!("gretel: what comes before it is looked at");
-        }
+    if let Some(damage) = &damage
+        && followed::say_damage(&args.input, damage)
+    {
+        say!("gretel: what comes before it is looked at");
     }
     // Where others went on, the end is not where it crashed.
     let crashed = travel.process().first_died_before().then(|| travel.process().first_pid());

@@ -346,8 +346,8 @@ fn what_follows_the_code_on_its_last_page_is_no_other_program() {
         bytes[at..at + size].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
     };
     let (table, count) = (number(&bytes, 32, 8), number(&bytes, 56, 2));
-    let headers = (0..count).map(|n| table + n * 56);
-    let code = headers.filter(|at| number(&bytes, *at, 4) == 1 && bytes[at + 4] & 1 == 1).last().unwrap();
+    let mut headers = (0..count).map(|n| table + n * 56);
+    let code = headers.rfind(|at| number(&bytes, *at, 4) == 1 && bytes[at + 4] & 1 == 1).unwrap();
     let end = number(&bytes, code + 8, 8) + number(&bytes, code + 32, 8);
     bytes[end..end.next_multiple_of(4096)].fill(1);
     fs::write(&program, bytes).unwrap();
