@@ -347,7 +347,7 @@ fn another_process_has_its_symbols_where_it_has_its_program() {
     let ran = gdb(&place, &["rec", "--pid", &child], &commands);
     in_order(
         &ran,
-        &["[New inferior 2]", "inferior 2", "wait", "in main () at", "Breakpoint 1 at", "2 locations"],
+        &["[New inferior 2]", "inferior 2", "main () at family.c", "Breakpoint 1 at", "2 locations"],
     );
     in_order(&ran, &["1.1 ", " in set at family.c", "1.2 ", " in set at family.c", "hit Breakpoint 1"]);
     assert!(!ran.out().contains("?? ()"), "{}", ran.out());
