@@ -60,8 +60,9 @@ impl Folded {
             let writer = &slice.nodes[number].writer;
             let repeats = !all && matches!(writer.made, Made::Instruction(_));
             let by = wanted.get(&number);
-            // Who wants it is newer, and has its step: rounds of a loop that led to the rounds of another are one step.
-            let step_or_node = |user: usize| step_of.get(&user).map_or(usize::MAX - user, |step| *step);
+            // Who wants it is newer, and has its step unless it is hidden: rounds of a loop that led to the rounds of another are one
+            // step.
+            let step_or_node = |user: usize| step_of.get(&user).copied().ok_or(user);
             let ends = by.map(|by| {
                 let ends = by.iter().map(|(role, user)| (*role, step_or_node(*user)));
                 ends.collect::<BTreeSet<_>>()

@@ -51,8 +51,8 @@ use vmm::travel::Travel;
 /// memory, threads and system calls, exact to the byte. By default it is the value that made the program crash: the
 /// registers of the address that could not be accessed, the divisor that was zero, the pointer that was jumped to; of an
 /// abort, the last decision of the function that called for it; where a handler of signals gave up, or runs at the
-/// position, the fault that it was called for. What told where a value was found (the address of
-/// a load) is followed only with --addresses, and what chose it with --conditions.
+/// position, the fault that it was called for. What told where a value was found (the address of a load) is followed
+/// only with --addresses, and what chose it with --conditions.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -66,8 +66,8 @@ Examples:
   gretel why rec --json | jq '.nodes[-1]'
 
 The newest step comes first. Copies within a function are left out, and what moves the stack pointer by a constant
-(--all shows both). A position that is shown
-is one before the step: `gretel gdb rec --at POSITION` goes there. Ctrl-C ends the search, and what was found is shown.")]
+(--all shows both). A position that is shown is one before the step: `gretel gdb rec --at POSITION` goes there. Ctrl-C
+ends the search, and what was found is shown.")]
 pub(crate) struct Args {
     /// A recording's folder, or a core file
     #[arg(value_name = "DIR|CORE")]

@@ -19,7 +19,7 @@
 //! | --- | --- |
 //! | values | [`domain`] (their algebra), [`packed`] (of lanes), [`opaque`] (floating point, ciphers), [`concrete`] (machine integers) |
 //! | an instruction | [`machine`] (the state it may touch), [`flags`] (lazy arithmetic flags), [`op`] (decoded), [`decode`] (from iced's to ours), [`sem`] (the semantics, one file per family), [`table`] (iced instruction to handler) |
-//! | the software CPU | [`state`] and [`xsave`] (the registers as data, and their images), [`vectors`], [`bus`] (what it needs of memory), [`flat`] (the simplest one), [`cpu`] (the concrete machine), [`bulk`] (REP), [`tlb`], [`frames`] (code and written pages), [`interpreter`] (counters, stops) |
+//! | the software CPU | [`state`] and [`xsave`] (the registers as data, and their images), [`vectors`], [`bus`] (what it needs of memory), [`flat`] (the simplest one), [`guard`] (memory that is watched), [`cpu`] (the concrete machine), [`bulk`] (REP), [`tlb`], [`frames`] (code and written pages), [`interpreter`] (counters, stops) |
 //! | what makes it fast | [`origin`], [`block`] and [`cache`] (decoding, once), [`overlong`] (instructions that are too long), [`step`] (how the instructions of a block run), [`quick`] (the machine of the hot forms of [`table`]) |
 //! | what checks it | [`faulty`] (a fault injected at the n-th access), [`golden`] (cases as text) |
 //!

@@ -86,6 +86,7 @@ impl AddressSpace {
             return Ok(true);
         }
         if matches!(backing, Backing::Zero(_)) && !self.sites.has_any(page) {
+            // Which holds zeros.
             let frame = memory.allocate()?;
             self.enter(memory, page, frame, rights)?;
             return Ok(true);
