@@ -94,8 +94,8 @@ with recursive n(i) as (select 1 union all select i + 1 from n where i < 300000)
 insert into t select i, 'row ' || i, i * 1.5 from n; \
 create index u on t(b); select count(*), sum(c) from t where b like '%7%';";
 
-/// All that can be run here, in the folder `dir`; the others are named on stderr. Those that compute do so for half a second to
-/// two natively, so that the start, which `true` shows, is not most of what is measured.
+/// All that can be run here, in the folder `dir`; the others are named on stderr. Those that compute do so for a quarter of a
+/// second to two natively, so that the start, which `true` shows, is not most of what is measured.
 pub(crate) fn all(dir: &Path) -> Vec<Program> {
     let text: String = (0..1_000_000_u64).map(|n| format!("{:x} ", n.wrapping_mul(2_654_435_761))).collect();
     fs::write(dir.join("text"), text.replace("7 ", "7\n")).expect("a file");
