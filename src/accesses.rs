@@ -104,9 +104,9 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
 
 impl PlaceArgs {
     /// The recording at its end, and what to look for.
-    fn open(&self, access: Access) -> Result<(Followed, Lookout), Failure> {
+    fn open(&self, access: Access, looks_back: bool) -> Result<(Followed, Lookout), Failure> {
         let range = range(self.address, self.length).map_err(|why| Failure::new(Code::Usage, why))?;
-        let mut followed = followed::open(&self.dir, self.pid, self.engine)?;
+        let mut followed = followed::open(&self.dir, self.pid, self.engine, looks_back)?;
         let travel = &mut followed.travel;
         waited_for("going to the recording's end", || travel.seek_end()).map_err(failure)?;
         let data = vec![Watch { range, access }];
@@ -195,7 +195,7 @@ impl Asked {
 }
 
 pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
-    let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(Access::Write)?;
+    let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(Access::Write, true)?;
     if let Some(before) = args.before {
         travel.seek(before).map_err(failure)?;
     }
@@ -226,7 +226,7 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
 
 pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
     let access = if args.writes { Access::Write } else { Access::Any };
-    let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(access)?;
+    let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(access, false)?;
     let begin = travel.begin();
     travel.seek(begin).map_err(failure)?;
     let mut any = false;

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(Whose::One(pid)) => Some(pid),
         Some(Whose::All) | None => None,
     };
-    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, pid, args.engine)?;
+    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, pid, args.engine, false)?;
     let functions = match args.pid {
         Some(Whose::All) => {
             travel.follow_all();

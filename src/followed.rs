@@ -2,6 +2,7 @@
 
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
+use crate::index;
 use crate::log::say;
 use crate::replay::failure;
 use crate::sandbox;
@@ -39,13 +40,22 @@ pub(crate) fn say_damage(dir: &Path, damage: &dyn Display) -> bool {
     true
 }
 
-/// Opens the recording, confines gretel, and goes there: to the last moment of the process `pid`, else to the end.
-pub(crate) fn open(dir: &Path, pid: Option<i32>, choice: Choice) -> Result<Followed, Failure> {
+/// Opens the recording, confines gretel, and goes there: to the last moment of the process `pid`, else to the end. Who looks back from
+/// there, rather than through all from the beginning, has an index made.
+pub(crate) fn open(
+    dir: &Path,
+    pid: Option<i32>,
+    choice: Choice,
+    looks_back: bool,
+) -> Result<Followed, Failure> {
     let recording = Recording::open(dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     let machine = engine::open(choice, for_replay())?;
     let mut symbols = Symbols::of(dir);
     sandbox::enter();
     let mut travel = travel(&recording, machine)?;
+    if looks_back {
+        index::make(&mut travel, &recording)?;
+    }
     match pid {
         Some(pid) if !travel.seek_process(pid).map_err(failure)? => {
             let hint = "`gretel events --kind fork` shows those that there are";

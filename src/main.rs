@@ -31,6 +31,7 @@ mod folded_stack;
 mod followed;
 mod gdb;
 mod heap;
+mod index;
 mod keeping;
 mod kernel;
 mod log;

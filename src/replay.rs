@@ -16,7 +16,6 @@ use crate::units::size_of;
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::cell::RefCell;
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -150,7 +149,7 @@ fn machine(args: &Args, recording: &Recording) -> Outcome {
 }
 
 /// What became of checkpoints that were to be written.
-fn what_was_kept(checkpoints: u64, bytes: u64, damaged: bool) -> String {
+pub(crate) fn what_was_kept(checkpoints: u64, bytes: u64, damaged: bool) -> String {
     match checkpoints {
         0 if damaged => {
             "no checkpoint is written: what can be replayed was over before one was due".to_owned()
@@ -180,11 +179,7 @@ fn keep(
         return Err(Failure::new(Code::Usage, why));
     }
     let unwritable = |error| Failure::new(Code::Write, format!("cannot write checkpoints: {error}"));
-    let (path, new) = (recording.checkpoints(), recording.new_checkpoints());
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritable(error)),
-        _ => {}
-    }
+    let new = recording.begin_checkpoints().map_err(unwritable)?;
     let mut timeline = Timeline::of(replay, Pace::default()).map_err(failure)?;
     let bar = if args.output { ProgressBar::hidden() } else { spinner() };
     interrupt::stop_on_signals(timeline.replay().process().cpu().interrupter())
@@ -193,14 +188,10 @@ fn keep(
         bar.set_message(format!("writing checkpoints; at {at}"));
         interrupt::arrived().is_none()
     };
-    let kept = timeline.run_to_end_keeping(new.clone(), Rate::every(every), &mut tell);
+    let kept = timeline.run_to_end_keeping(new, Rate::every(every), &mut tell);
     bar.finish_and_clear();
-    let is_whole = matches!(kept, Ok(Some(_)));
-    // There is no file where none was due.
-    match if is_whole { fs::rename(new, path) } else { fs::remove_file(new) } {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(error)),
-        _ => kept.map_err(failure),
-    }
+    recording.end_checkpoints(matches!(kept, Ok(Some(_)))).map_err(unwritable)?;
+    kept.map_err(failure)
 }
 
 /// Shows the program at a position.

@@ -20,6 +20,7 @@ use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::followed;
+use crate::index;
 use crate::kernel;
 use crate::log::{say, spinner};
 use crate::replay::failure;
@@ -126,6 +127,7 @@ fn of_recording(args: &Args) -> Outcome {
     let mut symbols = Symbols::of(&args.input);
     sandbox::enter();
     let mut travel = followed::travel(&recording, machine)?;
+    index::make(&mut travel, &recording)?;
     travel.seek_end().map_err(failure)?;
     let damage = travel.damage();
     if let Some(damage) = &damage

@@ -24,6 +24,7 @@ mod handlers;
 mod heap;
 mod hidden;
 mod hostile;
+mod index;
 mod kept;
 mod kernel;
 mod limits;

@@ -7,7 +7,7 @@ use std::arch::x86_64::{__cpuid, __cpuid_count, _fxsave64};
 use std::fs;
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use x86::state::MxcsrMask;
 
@@ -69,18 +69,48 @@ fn parameter(module: &str, name: &str) -> Option<bool> {
 /// How much memory this process may use, in bytes: the host's, or what its control group or its limit of address space leave.
 #[must_use]
 pub fn memory() -> u64 {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:")?.strip_suffix("kB"));
-    let total = total.and_then(|total| total.trim().parse::<u64>().ok()).map_or(LEAST, |total| total << 10);
+    let limits = groups().filter_map(|group| number_in(&group.join("memory.max")));
+    let total = of_memory("MemTotal:").unwrap_or(LEAST);
+    limits.chain([total, address_space() / MAPPED]).min().unwrap_or(total).max(LEAST)
+}
+
+/// Whether less than half of that is free: what replays keep to be faster is then too much.
+pub(crate) fn is_short_of_memory() -> bool {
+    // What was read of files and is not in use can be given back.
+    let free = |group: PathBuf| {
+        let (most, used) = (number_in(&group.join("memory.max"))?, number_in(&group.join("memory.current"))?);
+        let cached = line_of(&group.join("memory.stat"), "inactive_file")?;
+        Some(most.saturating_sub(used).saturating_add(cached))
+    };
+    let free = groups().filter_map(free).chain(of_memory("MemAvailable:")).min();
+    free.is_some_and(|free| free < memory() / 2)
+}
+
+/// The control group of this process, and each above it, whose limits hold as well.
+fn groups() -> impl Iterator<Item = PathBuf> {
     let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = group.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").to_owned();
-    // The limit of each group above holds as well.
-    let groups = std::iter::successors(Some(Path::new(&group)), |group| group.parent());
-    let limits = groups.filter_map(|group| {
-        let file = format!("/sys/fs/cgroup{}/memory.max", group.display());
-        fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()
-    });
-    limits.chain([total, address_space() / MAPPED]).min().unwrap_or(total).max(LEAST)
+    let groups: Vec<PathBuf> = Path::new(&group)
+        .ancestors()
+        .map(|group| PathBuf::from(format!("/sys/fs/cgroup{}", group.display())))
+        .collect();
+    groups.into_iter()
+}
+
+/// A line of /proc/meminfo, in bytes.
+fn of_memory(name: &str) -> Option<u64> {
+    line_of(Path::new("/proc/meminfo"), name)?.checked_mul(1 << 10)
+}
+
+/// The number on the line with this name.
+fn line_of(file: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let mut words = text.lines().map(str::split_whitespace);
+    words.find_map(|mut words| words.next().filter(|word| *word == name).and(words.next()))?.parse().ok()
+}
+
+fn number_in(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 /// What is assumed where nothing is known, and the least that is of use.

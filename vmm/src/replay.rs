@@ -325,6 +325,17 @@ impl Replay {
         Ok(keeper.keep_if_due(&mut self.process, journal, behind_event, self.comparisons, Instant::now())?)
     }
 
+    /// Has the last checkpoint written, here.
+    pub(crate) fn keep_last_on_disk(&mut self, keeper: &mut Keeper) -> Result<(), ReplayError> {
+        Ok(keeper.keep_last(&mut self.process, self.tape.place(), self.comparisons)?)
+    }
+
+    /// Takes checkpoints into account that were written since it began; those that it has brought into memory stay.
+    pub(crate) fn look_at_shelf(&mut self, recording: &Recording) -> Result<(), ReplayError> {
+        self.shelf = Shelf::open(recording)?;
+        Ok(())
+    }
+
     /// What there is to say when [`Replay::step`] came to [`Progress::Done`].
     ///
     /// # Errors

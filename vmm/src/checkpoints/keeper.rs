@@ -151,6 +151,25 @@ impl Keeper {
         self.keep(process, &journal, begins_segment, comparisons)
     }
 
+    /// Takes one here, where a processor that counts or an event has brought the program, if the last is as far as two are to be apart:
+    /// whatever it costs, since it is the last.
+    pub(crate) fn keep_last(
+        &mut self,
+        process: &mut Process,
+        place: Place,
+        comparisons: u64,
+    ) -> Result<(), ProcessError> {
+        if self.writes {
+            self.wait_for_worker(process);
+        }
+        let (at, _) = self.last;
+        let is_passed = self.taken.is_some_and(|taken| process.position() <= taken);
+        if self.failed || is_passed || at.elapsed() < self.rate.every {
+            return Ok(());
+        }
+        self.keep(process, &Journal::Played(place), false, comparisons)
+    }
+
     /// Gives the frames of the last one back if the program may need them.
     fn make_room(&mut self, process: &mut Process) {
         if self.held.is_none() || !is_scarce(process) {

@@ -133,7 +133,8 @@ impl AddressSpace {
     /// too: those behind it where it walks through its memory, and else as many as its group has of others that it may write to.
     ///
     /// So a whole group costs seven faults in whatever order it is written, and a single page no copy of another. Example: the
-    /// collector of a Haskell program writes to all of the heap in the order of its pointers, after each checkpoint again.
+    /// collector of a Haskell program writes to all of the heap in the order of its pointers, after each checkpoint again. Not where
+    /// checkpoints are to say what was stored to ([`Memory::copy_alone`]).
     pub(super) fn unshare_ahead(
         &mut self,
         memory: &mut Memory,
@@ -143,7 +144,7 @@ impl AddressSpace {
     ) {
         // The pages of an object show what is written to it until they are stored to themselves.
         let alone = |mapping: &Mapping| mapping.has_turns() || mapping.backing.object().is_some();
-        if self.mappings.find(page).is_none_or(|(_, mapping)| alone(mapping)) {
+        if memory.copies_alone() || self.mappings.find(page).is_none_or(|(_, mapping)| alone(mapping)) {
             return;
         }
         let pages = self.ahead.pages(page);

@@ -22,6 +22,11 @@
 
 pub mod own;
 mod segment;
+/// A file that is not there is none to remove.
+fn unless_missing(done: io::Result<()>) -> io::Result<()> {
+    done.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
 #[cfg(test)]
 mod tests;
 mod window;
@@ -262,10 +267,23 @@ impl Recording {
         self.dir.join("checkpoints")
     }
 
-    /// The path of checkpoints that are to be in place of those, while they are written.
-    #[must_use]
-    pub fn new_checkpoints(&self) -> PathBuf {
-        self.dir.join("checkpoints.new")
+    /// The path for checkpoints that are to be in place of those, where nothing is: what a replay has left that was killed goes.
+    ///
+    /// # Errors
+    /// When it cannot go.
+    pub fn begin_checkpoints(&self) -> io::Result<PathBuf> {
+        let new = self.dir.join("checkpoints.new");
+        unless_missing(fs::remove_file(&new))?;
+        Ok(new)
+    }
+
+    /// Puts them in place of those that are there, if they are whole; else takes them away. There are none where none was due.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to.
+    pub fn end_checkpoints(&self, whole: bool) -> io::Result<()> {
+        let new = self.dir.join("checkpoints.new");
+        unless_missing(if whole { fs::rename(new, self.checkpoints()) } else { fs::remove_file(new) })
     }
 
     /// The path of a flight recorder's segments, whether or not there are any.

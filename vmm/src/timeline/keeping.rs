@@ -42,6 +42,7 @@ impl Timeline {
         rate: Rate,
         tell: &mut dyn FnMut(Position) -> bool,
     ) -> Result<Option<Kept>, ReplayError> {
+        self.tell_stores_apart();
         let mut keeper = self.replay.keeper(path, rate)?;
         let long = rate.every.max(SHORT);
         let (mut begun, mut comes_back) = (Instant::now(), None);
@@ -68,8 +69,24 @@ impl Timeline {
                 return Ok(None);
             }
         }
+        self.keep_before_end(&mut keeper)?;
         let (checkpoints, bytes) = keeper.finish(self.replay.process_mut());
         Ok(Some(Kept { replayed: self.replay.report()?, checkpoints, bytes }))
+    }
+
+    /// Leaves a checkpoint right before the end, where nearly everyone who looks at a recording begins. The program stands at the end
+    /// before and after.
+    fn keep_before_end(&mut self, keeper: &mut Keeper) -> Result<(), ReplayError> {
+        let end = self.replay.events();
+        // The last events may be served together.
+        for event in [1, 2, 4, 8, 16].iter().map_while(|before| end.checked_sub(*before)) {
+            self.seek(Position { event, retired: 0 })?;
+            if !self.ended {
+                self.replay.keep_last_on_disk(keeper)?;
+                return self.seek_end();
+            }
+        }
+        Ok(())
     }
 
     /// Half of how long it takes to come from the checkpoint before this event to here: if the segment behind the event has taken as

@@ -130,6 +130,11 @@ impl Timeline {
         &mut self.replay
     }
 
+    /// From now on the frames at two checkpoints say of each page by itself whether something was stored to it in between.
+    pub(crate) fn tell_stores_apart(&mut self) {
+        self.replay.process_mut().memory_mut().copy_alone();
+    }
+
     /// The replay, where it stands; the checkpoints are given up.
     #[must_use]
     pub fn into_replay(mut self) -> Replay {

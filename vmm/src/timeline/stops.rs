@@ -5,6 +5,7 @@
 
 use crate::checkpoints::loaded::Loaded;
 use crate::engine::Counters;
+use crate::host;
 use crate::position::Position;
 use crate::process::{Checkpoint, CheckpointCost};
 use crate::replay::{Kept, Replay, ReplayError};
@@ -28,6 +29,8 @@ impl Default for Pace {
 
 /// As many are kept at most.
 const MOST: usize = 128;
+/// And so many where others may need the host's memory.
+const FEW: usize = 8;
 
 /// A checkpoint of a replay.
 pub(super) struct Stop {
@@ -158,6 +161,9 @@ impl Stops {
         let frames = process.memory().frames();
         if !is_far || frames.available() < frames.used() {
             return Ok(());
+        }
+        if self.stops.len() >= FEW && host::is_short_of_memory() {
+            self.thin(replay);
         }
         self.keep(replay, spent, ended)?;
         if self.stops.len() > MOST {

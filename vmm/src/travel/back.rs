@@ -10,6 +10,7 @@ use crate::position::Position;
 use crate::ram::{Memory, PAGE, Phys, Virt};
 use crate::replay::ReplayError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Where there are more hits than these behind a checkpoint, only the last ones are looked at.
 const MANY: u64 = 2000;
@@ -104,6 +105,7 @@ impl Travel {
         wanted: Wanted<'_>,
     ) -> Result<Stop, ReplayError> {
         let (mut end, mut end_at) = (here, self.timeline.spent());
+        let mut narrows = true;
         while let Some(start) = self.checkpoint_before(end).filter(|_| end > floor) {
             let start = start.max(floor);
             let start_at = self.timeline.spent_to(start);
@@ -118,13 +120,19 @@ impl Travel {
                 (end, end_at) = (start, start_at);
                 continue;
             }
-            let takes = end_at.saturating_sub(start_at);
-            let narrowed = pages.filter(|_| self.is_narrowed(start, end, takes));
+            // Times of two runs need not agree; what may be long is taken for it.
+            let takes = end_at.checked_sub(start_at).unwrap_or(Duration::MAX);
+            let narrowed = pages.filter(|_| narrows && self.is_narrowed(start, end, takes));
+            tracing::debug!(%start, %end, ?takes, narrowed = narrowed.is_some(), "looks through");
             if self.seek(start)? >= end {
                 break;
             }
             let last = match narrowed {
-                Some(pages) => self.last_store_before(lookout, end, pages, wanted)?,
+                Some(pages) => {
+                    let (last, was_worth_it) = self.last_store_before(lookout, end, pages, wanted)?;
+                    narrows = was_worth_it;
+                    last
+                }
                 None => {
                     // What is near needs no scout.
                     if end != here {

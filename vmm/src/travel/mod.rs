@@ -104,7 +104,8 @@ impl Travel {
     /// # Errors
     /// When the recording cannot be used.
     pub fn open(recording: &Recording, machine: Machine) -> Result<Travel, ReplayError> {
-        let timeline = Timeline::open(recording, machine)?;
+        let mut timeline = Timeline::open(recording, machine)?;
+        timeline.tell_stores_apart();
         let followed = Followed::One(timeline.replay().process().pid());
         let looks_for = Lookout::default();
         let asks = Arc::default();

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A stretch that takes less is looked through whole: behind a checkpoint, what KVM runs faults for each page that it touches.
-pub(super) const LONG: Duration = Duration::from_secs(1);
+pub(super) const LONG: Duration = Duration::from_millis(300);
 /// Of the segments with stores to a page, so many are looked through at first, the last ones, and then so many times as many: each time
 /// the program runs through them once.
 const FIRST: usize = 16;
@@ -58,35 +58,35 @@ impl Travel {
         self.narrows_from = long;
     }
 
-    /// Whether it is worth the while to find segments in a stretch that takes so long. From a checkpoint on disk on it is not: there the
-    /// scout goes, and bringing it into memory is most of the time.
+    /// Whether it is worth the while to find segments in a stretch that takes so long.
     pub(super) fn is_narrowed(&self, start: Position, end: Position, takes: Duration) -> bool {
         let is_long = takes >= self.narrows_from && end.event > start.event + 1;
-        let mut on_disk = self.timeline.replay().shelf().newest_first();
-        is_long
-            && self.process().engine_kind() == EngineKind::Kvm
-            && !on_disk.any(|(_, about)| about.position == start)
+        is_long && self.process().engine_kind() == EngineKind::Kvm
     }
 
-    /// The last hit between here, where a checkpoint is, and `end`, with its position; what is looked for is stores to these pages.
+    /// The last hit between here, where a checkpoint is, and `end`, with its position; what is looked for is stores to these pages. And
+    /// whether it was worth the while: not where they are stored to nearly all the time.
     pub(super) fn last_store_before(
         &mut self,
         lookout: &Lookout,
         end: Position,
         pages: &[(i32, Virt)],
         wanted: Wanted<'_>,
-    ) -> Result<Found, ReplayError> {
+    ) -> Result<(Found, bool), ReplayError> {
+        let all = end.event - self.position().event;
         let mut stretches = self.stored_to_in(end, pages)?;
+        let stored: u64 = stretches.iter().map(|(from, to)| to.event - from.event).sum();
+        let is_seldom = stored <= all / 2;
         let mut most = FIRST;
         while !stretches.is_empty() && !self.asks.load(Ordering::Relaxed) {
             let later = stretches.split_off(stretches.len().saturating_sub(most));
             let found = self.last_in(&later, lookout, wanted)?;
             if found.is_some() {
-                return Ok(found);
+                return Ok((found, is_seldom));
             }
             most *= MORE;
         }
-        Ok(None)
+        Ok((None, is_seldom))
     }
 
     /// The last hit in these stretches, which are in order.

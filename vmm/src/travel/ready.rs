@@ -1,4 +1,4 @@
-//! What is done while nobody asks for anything: getting ready for the next look back.
+//! Getting ready for looks back: checkpoints that are left on disk for all that come, and what is done while nobody asks for anything.
 //!
 //! The first step back into what KVM has run needs the count of its instructions, so the software CPU has to run all of it since the
 //! last event. Whoever waits for a person can do that meanwhile.
@@ -7,9 +7,12 @@
 //! [`Travel::prepare`] runs them and keeps checkpoints; the step back then takes milliseconds.
 
 use super::{STRETCH, Travel};
+use crate::checkpoints::Rate;
 use crate::engine::Until;
 use crate::position::Position;
+use crate::recording::RecordingError;
 use crate::replay::ReplayError;
+use crate::timeline::Kept;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,6 +20,30 @@ use std::time::Duration;
 pub const SILENCE: Duration = Duration::from_millis(100);
 
 impl Travel {
+    /// Goes from the beginning to the end, and leaves checkpoints on disk, in place of those that are there: for this and for later
+    /// journeys. `tell` is told now and then where it stands, and says whether to go on; `None` where it did not want to, and then those
+    /// that are there stay.
+    ///
+    /// # Errors
+    /// At the first difference to the recording, and when there can be no such file.
+    pub fn leave_checkpoints(
+        &mut self,
+        rate: Rate,
+        tell: &mut dyn FnMut(Position) -> bool,
+    ) -> Result<Option<Kept>, ReplayError> {
+        let path = self.recording.checkpoints();
+        let unwritable = |error| RecordingError::Write { path: path.clone(), error };
+        let new = self.recording.begin_checkpoints().map_err(unwritable)?;
+        self.seek(self.begin())?;
+        self.look_away()?;
+        let kept = self.timeline.run_to_end_keeping(new, rate, tell);
+        self.recording.end_checkpoints(matches!(kept, Ok(Some(_)))).map_err(unwritable)?;
+        let kept = kept?;
+        self.timeline.replay_mut().look_at_shelf(&self.recording)?;
+        self.damage = self.timeline.replay().damage();
+        Ok(kept)
+    }
+
     /// Runs the way from the newest checkpoint to here on the processor that counts, which keeps checkpoints. It ends here again, early
     /// when somebody asks for a stop; what was kept until then stays, and the next call goes on there.
     ///

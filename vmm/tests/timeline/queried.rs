@@ -1,7 +1,7 @@
 //! What checkpoints on disk save who goes to the end, or looks back for a store: and that they hide nothing.
 
 use crate::harness::{compiled, engines, machine};
-use crate::stored::{recorded_with_checkpoints, with_checkpoints};
+use crate::stored::{ALWAYS, keeping, recorded_with_checkpoints, with_checkpoints};
 use std::fs;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -79,6 +79,40 @@ fn a_store_long_ago_is_found_without_what_lies_between() {
             // The mapping is one, too.
             assert_eq!((with.each_ref().map(Vec::len), with[0][0]), ([4, TURNS + 1, 2], last));
         }
+    }
+}
+
+/// Each of sixty turns stores to all of 64 pages but one, which is stored to in one turn alone.
+const SURROUNDED: &str = r#"
+    #include <sys/mman.h>
+    #include <unistd.h>
+    int main(void) {
+        volatile long *pages = mmap((void *)0x10000000, 64 * 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        for (int turn = 0; turn < 60; turn++) {
+            for (int page = 1; page < 64; page++) pages[512 * page] = turn;
+            if (turn == 10) pages[0] = 1;
+            for (volatile long n = 0; n < 300000; n++) {}
+            getppid();
+        }
+        return 0;
+    }"#;
+
+#[test]
+fn a_page_among_others_that_are_stored_to_all_the_time_is_known_by_itself() {
+    let Some(program) = compiled("surrounded", SURROUNDED, &[]) else { return };
+    for engine in engines() {
+        let recording = program.record(engine, &[]);
+        keeping(&recording, engine, ALWAYS);
+        let mut travel = Travel::open(&recording, machine(engine)).unwrap();
+        travel.seek_end().unwrap();
+        let at_end = travel.timeline().checkpoints().count();
+        assert!(matches!(travel.backward(&writes_to(PAGES)).unwrap(), Stop::Accessed(it) if it.writes));
+        let in_memory = travel.timeline().checkpoints().count();
+        assert!(
+            in_memory <= at_end + 4,
+            "{in_memory} after {at_end} were brought into memory, on {}",
+            engine.name()
+        );
     }
 }
 

@@ -15,7 +15,7 @@ use vmm::replay::{Output, Replay, Replayed};
 use vmm::timeline::{Pace, Timeline};
 
 /// As often as they can be written.
-const ALWAYS: Rate = Rate { every: Duration::ZERO, share: 0, most: u64::MAX, room: u64::MAX };
+pub(crate) const ALWAYS: Rate = Rate { every: Duration::ZERO, share: 0, most: u64::MAX, room: u64::MAX };
 /// Computes for some tenths of a second between two calls. Each product waits for the one before it: additions to a number in memory
 /// take some processors a third of that.
 const COMPUTES: &str = r#"
@@ -211,7 +211,7 @@ fn seeking_from_disk_costs_a_part_of_the_way() {
 }
 
 /// Replays to the end, and leaves checkpoints.
-fn keeping(recording: &Recording, kind: EngineKind, rate: Rate) -> Replayed {
+pub(crate) fn keeping(recording: &Recording, kind: EngineKind, rate: Rate) -> Replayed {
     let mut timeline = Timeline::open(recording, machine(kind)).unwrap();
     let mut told = Vec::new();
     let mut tell = |at: Position| {
