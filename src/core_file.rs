@@ -274,6 +274,9 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     if let Some(cause) = Cause::of(core) {
         writeln!(out, "  {cause}")?;
     }
+    if core.signal.is_stop() {
+        writeln!(out, "  it did not crash: it was stopped to make the core, as gdb's gcore does")?;
+    }
     if let Some(overflow) = &found.overflow {
         writeln!(out, "  {overflow}")?;
     }
@@ -355,7 +358,11 @@ fn print_threads(out: &mut impl Write, core: &Core, found: &Found) -> io::Result
     }
     writeln!(out, "\nthreads:")?;
     for (n, ((id, state), place)) in core.threads.iter().zip(&found.threads).enumerate() {
-        let crashed = if n == 0 { " (crashed)" } else { "" };
+        let crashed = match (n, core.signal.is_stop()) {
+            (0, false) => " (crashed)",
+            (0, true) => " (stopped here)",
+            _ => "",
+        };
         writeln!(out, "  {id:<5} {:#018x} {place}{crashed}", state.regs.rip)?;
     }
     Ok(())
