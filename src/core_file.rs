@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use synth::program::{Program, SourceFrame, demangled};
+use synth::program::{Program, SourceFrame, demangled, readable};
 use synth::report::fault::Cause;
 use vmm::elfcore::unwind::{FoundBy, Frame, backtrace, backtrace_of};
 use vmm::elfcore::{Core, FileMapping, Module};
@@ -250,7 +250,7 @@ pub(crate) fn place_of_call(program: &Program, address: u64) -> String {
 fn function(program: &Program, address: u64, lookup: u64) -> String {
     program.function_at(lookup).map_or_else(
         || "(not code of the program)".to_owned(),
-        |f| format!("{}+{:#x}", demangled(&f.name), address.wrapping_sub(f.start)),
+        |f| format!("{}+{:#x}", readable(&f.name), address.wrapping_sub(f.start)),
     )
 }
 
