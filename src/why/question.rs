@@ -249,9 +249,7 @@ fn crash(
 /// What made a program fault whose handler runs where it stands, or ended it there.
 fn handled(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Position>, Failure> {
     let Some(caught) = caught::fault(history, symbols).map_err(failure)? else {
-        let hint = "the program did not crash there: say with --of what is to be explained, as `--of rax`, or with --at the event \
-                    of a fault that it handled (`gretel events --kind signal`)";
-        return Err(Failure::new(Code::Usage, hint));
+        return Err(Failure::new(Code::Usage, caught::none_unwound(history.travel()).map_err(failure)?));
     };
     let mut question = of_fault(&caught.blame, history, symbols)?;
     let head = format!("a handler of signals runs there; what it was called for is at {}", caught.place);

@@ -209,6 +209,11 @@ fn any_value_can_be_asked_for() {
     let text = u64::from_str_radix(nm.out().trim(), 16).expect("the address of `text`");
     let answer = why(&place, &["--of", &format!("{:#x}:3", text + 1)]);
     assert_eq!(nodes(&answer)[0]["read"], serde_json::json!([[1, 3]]), "{answer:#}");
+    // It is headed as it was asked for, also where it is a part of a register with another name.
+    for name in ["ah", "ymm0", "eflags"] {
+        let ran = place.gretel(&["why", "rec", "--of", name]);
+        assert!(ran.out().starts_with(&format!("{name} of thread ")), "{}{}", ran.out(), ran.err);
+    }
     let answer = why(&place, &["--of", "r12d"]);
     assert!(whats(&answer)[0].contains("mov r12, 0"), "{answer:#}");
     // Before that, it came from the text; and its address from the program's own code.
@@ -230,7 +235,51 @@ fn what_did_not_crash_has_to_be_asked_for() {
     let ran = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./fine"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let ran = place.gretel(&["why", "rec"]);
-    assert!(ran.code == USAGE && ran.err.contains("say with --of"), "{}", ran.err);
+    let said = "did not crash (exited with status 0), and handled no fault before; say with --of";
+    assert!(ran.code == USAGE && ran.err.contains(said), "{}", ran.err);
+}
+
+/// Go's runtime, and others, leave the handler to make an exception of the fault: at the end no handler runs.
+#[test]
+fn a_fault_that_was_handled_long_ago_is_named() {
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <ucontext.h>
+        #include <unistd.h>
+        static long where;
+        static void give_up(void) { exit(2); }
+        static void handle(int s, siginfo_t *info, void *context) {
+            ucontext_t *at = context;
+            at->uc_mcontext.gregs[REG_RSP] &= ~15L;
+            at->uc_mcontext.gregs[REG_RSP] -= 8;
+            at->uc_mcontext.gregs[REG_RIP] = (long)give_up;
+        }
+        int main(void) {
+            struct sigaction action = { .sa_sigaction = handle, .sa_flags = SA_SIGINFO };
+            sigaction(SIGSEGV, &action, 0);
+            read(0, &where, sizeof where);
+            *(volatile char *)where = 1;
+        }"#;
+    let place = Place::new();
+    place.write("gives.c", source);
+    // As Go compiles: without unwind tables, and with frame pointers.
+    let options = "-O1 -fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables";
+    if place.sh(&format!("gcc {options} -static -o gives gives.c")).code != 0 {
+        return skipped("a handler without tables", "gcc cannot make a static program here");
+    }
+    place.write("input", 0x4560_u64.to_le_bytes());
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    let ran = place.sh(&format!("{gretel} record --engine soft -o rec -- ./gives <input"));
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    let ran = place.gretel(&["why", "rec"]);
+    let said = "did not crash (exited with status 2). But it handled a fault, SIGSEGV at ";
+    assert!(ran.code == USAGE && ran.err.contains(said), "{}", ran.err);
+    let at = ran.err.split("--at ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a position");
+    let out = place.gretel(&["why", "rec", "--at", at]).out();
+    assert!(out.contains("accesses 0x4560, where nothing is mapped"), "{at}: {out}");
+    assert!(out.contains("bytes 0 to 7 of what it read"), "{out}");
 }
 
 #[test]
