@@ -25,7 +25,12 @@ use x86::op::Gpr;
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
     /// Bytes of a register.
-    Register(Vec<Byte>),
+    Register {
+        /// As it was asked for: `ah` and `ymm0` have bytes of registers with other names.
+        name: String,
+        /// The lowest first.
+        bytes: Vec<Byte>,
+    },
     /// The instruction pointer.
     Pointer,
     /// Bytes of memory.
@@ -49,7 +54,7 @@ impl FromStr for Expression {
             return Ok(Expression::Pointer);
         }
         if let Some(bytes) = register(&name) {
-            return Ok(Expression::Register(bytes));
+            return Ok(Expression::Register { name, bytes });
         }
         let (address, len) = text.split_once(':').unwrap_or((text, "8"));
         let number = |text: &str| match text.strip_prefix("0x") {
@@ -156,8 +161,7 @@ impl Question<Position> {
             Ok(Question { at, place, bytes: bytes.into_iter().collect(), words })
         };
         match asked.expression {
-            Some(Expression::Register(bytes)) => {
-                let name = bytes[0].register().unwrap_or_default();
+            Some(Expression::Register { name, bytes }) => {
                 of(bytes.clone(), format!("{name} of thread {} at {at}", place.thread))
             }
             Some(Expression::Memory { address, len }) => {
