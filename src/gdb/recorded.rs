@@ -29,6 +29,7 @@ use vmm::memory::MappingInfo;
 use vmm::process::{Noted, Process};
 use vmm::replay::ReplayError;
 use vmm::signal::Death;
+use vmm::signal_frame::{self, SIGINFO};
 use vmm::travel::{Stop, Travel};
 use x86::state::Regs;
 
@@ -58,6 +59,8 @@ pub(super) struct Recorded {
 struct View {
     task: i32,
     regs: Regs,
+    /// The `siginfo_t` that the handler is given.
+    info: Vec<u8>,
 }
 
 /// The program, where it stands, as conditions see it.
@@ -260,9 +263,14 @@ impl Recorded {
     fn before_handler(&mut self, id: Id, handler: u64) -> Option<View> {
         // A processor that does not give its state does not go on either.
         let mut regs = self.travel.process_mut().state_of(id.tid).ok()??.regs;
-        let mut bytes = [0; 18 * 8];
+        let (mut bytes, mut info) = ([0; 18 * 8], vec![0; SIGINFO]);
         let there = regs.gpr[4].wrapping_add(FRAME);
-        if regs.rip != handler || !self.travel.process().read_memory_of(id.pid, there, &mut bytes) {
+        let process = self.travel.process();
+        if regs.rip != handler || !process.read_memory_of(id.pid, there, &mut bytes) {
+            return None;
+        }
+        let info_is_at = signal_frame::Place { frame: regs.gpr[4], image: 0 }.info();
+        if !process.read_memory_of(id.pid, info_is_at, &mut info) {
             return None;
         }
         let mut words =
@@ -272,7 +280,7 @@ impl Recorded {
         }
         regs.rip = words.next()?;
         regs.rflags = words.next()?;
-        Some(View { task: id.tid, regs })
+        Some(View { task: id.tid, regs, info })
     }
 }
 
@@ -361,6 +369,10 @@ impl Target for Recorded {
 
     fn death(&self, pid: i32) -> Option<Death> {
         self.travel.process().death().filter(|_| self.travel.process().pid() == pid)
+    }
+
+    fn handled(&self, id: Id) -> Option<Vec<u8>> {
+        self.view.as_ref().filter(|view| view.task == id.tid).map(|view| view.info.clone())
     }
 
     fn run(&mut self, way: Way, wishes: &Wishes) -> Result<Stopped, Failure> {
