@@ -301,6 +301,8 @@ fn start_gdb(args: &Args) -> Outcome {
     let error = gdb
         // The files are those of this machine; a program is slow to go over a long way, and gdb is to wait.
         .args(["-iex", "set sysroot /", "-iex", "set remotetimeout 100000"])
+        // Where a process does not live, its code is in the file: a breakpoint in it is to be behind the prologue there, too.
+        .args(["-iex", "set trust-readonly-sections on"])
         // All processes run together: who runs when is in the recording.
         .args(["-iex", "set schedule-multiple on"])
         .arg("-ex")

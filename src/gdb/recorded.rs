@@ -124,9 +124,16 @@ impl Recorded {
         let fork = if way == Way::Back { self.fork_before(wishes)? } else { None };
         let lookout = self.travel.follow_each(wishes.points.lookouts());
         let step = matches!(way, Way::Step(..));
+        let mut changed_in = None;
         let mut wanted = |process: &Process, stop: Stop| match stop {
             Stop::Noted => process.noted().iter().any(|it| wants(process, wishes, it, step)),
-            stop => hit(process, wishes, stop).is_some(),
+            stop => {
+                let is_hit = hit(process, wishes, stop).is_some();
+                if is_hit && matches!(stop, Stop::Changed(_)) {
+                    changed_in = Some(process.pid());
+                }
+                is_hit
+            }
         };
         self.travel.heed_kernel(!matches!(way, Way::Back));
         let stop = match way {
@@ -140,6 +147,13 @@ impl Recorded {
             Way::Step(id, range) => self.step(id, range, wishes, &lookout)?,
             Way::StepBack(id) => self.step_back(id, view, &lookout, &mut wanted)?,
         };
+        if way == Way::Back
+            && matches!(stop, Stop::Changed(_))
+            && let Some(pid) = changed_in
+        {
+            // gdb does not believe a watchpoint of one process that another one stops for.
+            self.travel.back_into(pid)?;
+        }
         self.say_damage();
         let noted = self.travel.process_mut().take_noted();
         self.travel.process_mut().note_kernel(false);

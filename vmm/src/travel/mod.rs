@@ -365,7 +365,13 @@ impl Travel {
         let own = self.own(lookout)?;
         if let Some(accessed) = self.process().cpu().seen() {
             let found = own.watched(&accessed.range(), accessed.writes);
-            *watched = Watched::of(self, lookout);
+            if found.is_some() {
+                // It is told of, and none of the others is to be stopped for it again.
+                *watched = Watched::of(self, lookout);
+            } else {
+                // Others that share the bytes may watch them: they find them changed.
+                watched.change(self, lookout);
+            }
             return found.map(|address| Stop::Accessed(Accessed { address, ..accessed }));
         }
         let at = own.at.binary_search(&self.process().cpu().regs().rip);
