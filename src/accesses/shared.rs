@@ -37,8 +37,8 @@ pub(super) fn to_end_of_loaded(travel: &mut Travel) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// The last store of any process before `at`, where the loaded process shares the bytes; afterwards one stands before it. And before
-/// when the one before that is. `None` where nobody wrote.
+/// The last store of any process before `at`, where the loaded process shares the bytes, with the position before which the next
+/// older one is. Afterwards one stands before the store. `None` where nobody wrote.
 pub(super) fn last_write(
     travel: &mut Travel,
     symbols: &mut Symbols,
