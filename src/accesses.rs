@@ -1,5 +1,7 @@
 //! `gretel last-write` and `gretel memory`: who accessed some bytes of a recorded program, and when.
 
+mod shared;
+
 use crate::Outcome;
 use crate::core_file::hex;
 use crate::engine::Choice;
@@ -12,6 +14,7 @@ use crate::replay::failure;
 use crate::shell;
 use crate::symbols::{Place, Symbols, Trace};
 use serde_json::{Value, json};
+use shared::Shared;
 use std::ops::Range;
 use std::path::PathBuf;
 use vmm::engine::lookout::{Access, Lookout, Watch};
@@ -83,7 +86,7 @@ struct PlaceArgs {
     /// How many bytes
     #[arg(value_name = "LENGTH", value_parser = number)]
     length: u64,
-    /// Whose memory, by its number in the recording (default: the process that is loaded at the end)
+    /// Whose memory, by its number in the recording (default: the first if it crashed, else the one that is loaded at the end)
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
     /// What runs the program: where single instructions count, it is the software CPU
@@ -108,7 +111,12 @@ impl PlaceArgs {
         let range = range(self.address, self.length).map_err(|why| Failure::new(Code::Usage, why))?;
         let mut followed = followed::open(&self.dir, self.pid, self.engine, looks_back)?;
         let travel = &mut followed.travel;
-        waited_for("going to the recording's end", || travel.seek_end()).map_err(failure)?;
+        let end = || match Shared::of(travel.process(), range.start) {
+            // Where it is loaded it is known which of the others has the same memory.
+            Some(_) => shared::to_end_of_loaded(travel),
+            None => travel.seek_end(),
+        };
+        waited_for("going to the recording's end", end).map_err(failure)?;
         let data = vec![Watch { range, access }];
         if travel.process().pid() == travel.followed() && bytes(&self.range(), travel.process()).is_none() {
             say!("gretel: not all of these bytes are mapped where the recording ends");
@@ -199,10 +207,12 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
     if let Some(before) = args.before {
         travel.seek(before).map_err(failure)?;
     }
+    let mut at = travel.position();
     for n in 0..args.count {
-        let stop = waited_for("looking for the store before", || travel.backward(&lookout));
-        let stop = stop.map_err(failure)?;
-        if matches!(stop, Stop::Begin) {
+        let found = waited_for("looking for the store before", || {
+            last_before(&mut travel, &mut symbols, &mut at, &lookout, &args.place.range())
+        });
+        let Some(found) = found? else {
             if args.place.json && n == 0 {
                 print(format_args!("{}\n", Value::Null))?;
             }
@@ -211,8 +221,7 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
                 if n > 0 { " before that" } else { "" }
             );
             break;
-        }
-        let found = Found::before(&mut travel, &mut symbols, stop, &args.place.range()).map_err(failure)?;
+        };
         if found.print(args.place.json)? == Printed::Closed {
             break;
         }
@@ -224,14 +233,42 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
     Ok(code)
 }
 
+/// The last write before `at`, which is where one stands; `at` is that of the write afterwards.
+fn last_before(
+    travel: &mut Travel,
+    symbols: &mut Symbols,
+    at: &mut Position,
+    lookout: &Lookout,
+    range: &Range<u64>,
+) -> Result<Option<Found>, Failure> {
+    if Shared::of(travel.process(), range.start).is_some() {
+        let Some((found, before)) = shared::last_write(travel, symbols, *at, range)? else { return Ok(None) };
+        *at = before;
+        return Ok(Some(found));
+    }
+    let stop = travel.backward(lookout).map_err(failure)?;
+    if matches!(stop, Stop::Begin) {
+        return Ok(None);
+    }
+    let found = Found::before(travel, symbols, stop, range).map_err(failure)?;
+    *at = found.position;
+    Ok(Some(found))
+}
+
 pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
     let access = if args.writes { Access::Write } else { Access::Any };
     let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(access, false)?;
-    let begin = travel.begin();
+    let (begin, range) = (travel.begin(), args.place.range());
+    let shared = Shared::of(travel.process(), range.start);
+    let mut wanted = shared.map(|shared| shared::Wanted::of(shared, &lookout, range.clone()));
     travel.seek(begin).map_err(failure)?;
     let mut any = false;
     loop {
-        let stop = travel.forward(&lookout).map_err(failure)?;
+        let stop = match &mut wanted {
+            Some(wanted) => wanted.next(&mut travel, &lookout),
+            None => travel.forward(&lookout),
+        };
+        let stop = stop.map_err(failure)?;
         if matches!(stop, Stop::End | Stop::Asked) {
             if matches!(stop, Stop::End) && !any {
                 say!("gretel: {}", none_found(args.writes));
@@ -239,7 +276,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
             return Ok(code);
         }
         any = true;
-        let found = Found::behind(&travel, &mut symbols, stop, &args.place.range());
+        let found = Found::behind(&travel, &mut symbols, stop, &range);
         if found.print(args.place.json)? == Printed::Closed {
             return Ok(code);
         }
@@ -278,6 +315,11 @@ impl Found {
         symbols.look(process);
         found.stack = Some(symbols.backtrace(process, process.thread(), FRAMES).up_to_main());
         Ok(found)
+    }
+
+    /// The system call that one stands behind.
+    fn of_call(travel: &Travel, symbols: &mut Symbols, range: &Range<u64>) -> Found {
+        Found::behind(travel, symbols, Stop::Changed(range.start), range)
     }
 
     /// The access that one stands behind.

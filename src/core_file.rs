@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use synth::program::{Program, SourceFrame, demangled};
+use synth::program::{Program, SourceFrame, demangled, readable};
 use synth::report::fault::Cause;
 use vmm::elfcore::unwind::{FoundBy, Frame, backtrace, backtrace_of};
 use vmm::elfcore::{Core, FileMapping, Module};
@@ -250,7 +250,7 @@ pub(crate) fn place_of_call(program: &Program, address: u64) -> String {
 fn function(program: &Program, address: u64, lookup: u64) -> String {
     program.function_at(lookup).map_or_else(
         || "(not code of the program)".to_owned(),
-        |f| format!("{}+{:#x}", demangled(&f.name), address.wrapping_sub(f.start)),
+        |f| format!("{}+{:#x}", readable(&f.name), address.wrapping_sub(f.start)),
     )
 }
 
@@ -273,6 +273,9 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     writeln!(out, "{} code {} address {:#x}", signal.name(), signal.code, signal.address)?;
     if let Some(cause) = Cause::of(core) {
         writeln!(out, "  {cause}")?;
+    }
+    if core.signal.is_stop() {
+        writeln!(out, "  it did not crash: it was stopped to make the core, as gdb's gcore does")?;
     }
     if let Some(overflow) = &found.overflow {
         writeln!(out, "  {overflow}")?;
@@ -355,7 +358,11 @@ fn print_threads(out: &mut impl Write, core: &Core, found: &Found) -> io::Result
     }
     writeln!(out, "\nthreads:")?;
     for (n, ((id, state), place)) in core.threads.iter().zip(&found.threads).enumerate() {
-        let crashed = if n == 0 { " (crashed)" } else { "" };
+        let crashed = match (n, core.signal.is_stop()) {
+            (0, false) => " (crashed)",
+            (0, true) => " (stopped here)",
+            _ => "",
+        };
         writeln!(out, "  {id:<5} {:#018x} {place}{crashed}", state.regs.rip)?;
     }
     Ok(())

@@ -40,6 +40,37 @@ pub(crate) fn say_damage(dir: &Path, damage: &dyn Display) -> bool {
     true
 }
 
+/// So many processes are named where another one is asked for.
+const MOST_NAMED: usize = 8;
+
+/// Goes to the last moment of a process.
+pub(crate) fn go_to_process(travel: &mut Travel, pid: i32) -> Result<(), Failure> {
+    match travel.seek_process(pid).map_err(failure)? {
+        true => Ok(()),
+        false => Err(no_process(travel, pid)),
+    }
+}
+
+/// That there is no such process, and which there are.
+pub(crate) fn no_process(travel: &mut Travel, pid: i32) -> Failure {
+    let there = match travel.processes() {
+        Ok(there) => there,
+        Err(error) => return failure(error),
+    };
+    let name = |path: &[u8]| {
+        let path = String::from_utf8_lossy(path);
+        path.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    let mut named: Vec<String> =
+        there.iter().take(MOST_NAMED).map(|(pid, path)| format!("{pid} ({})", name(path))).collect();
+    if there.len() > MOST_NAMED {
+        let more = there.len() - MOST_NAMED;
+        named.push(format!("and {more} more, which `gretel events --kind fork` lists"));
+    }
+    let why = format!("there is no process {pid} in the recording, but {}", named.join(", "));
+    Failure::new(Code::Usage, why)
+}
+
 /// Opens the recording, confines gretel, and goes there: to the last moment of the process `pid`, else to the end. Who looks back from
 /// there, rather than through all from the beginning, has an index made.
 pub(crate) fn open(
@@ -57,15 +88,18 @@ pub(crate) fn open(
         index::make(&mut travel, &recording)?;
     }
     match pid {
-        Some(pid) if !travel.seek_process(pid).map_err(failure)? => {
-            let hint = "`gretel events --kind fork` shows those that there are";
-            return Err(Failure::new(
-                Code::Usage,
-                format!("there is no process {pid} in the recording: {hint}"),
-            ));
+        Some(pid) => go_to_process(&mut travel, pid)?,
+        None => {
+            travel.seek_end().map_err(failure)?;
+            if travel.process().first_died_before() {
+                // Others went on behind the crash, which is what is asked about.
+                let first = travel.process().first_pid();
+                go_to_process(&mut travel, first)?;
+                say!(
+                    "gretel: this is about process {first}, which crashed; others went on (--pid asks for one)"
+                );
+            }
         }
-        Some(_) => {}
-        None => travel.seek_end().map_err(failure)?,
     }
     travel.follow(pid.unwrap_or_else(|| travel.process().pid()));
     let damage = travel.damage();

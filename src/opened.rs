@@ -6,21 +6,52 @@ use crate::kernel;
 use crate::log::say;
 use crate::shell;
 use crate::summary::crashed_too;
+use crate::units::size_of;
 use lbr::regular;
 use std::path::{Path, PathBuf};
 use synth::program::Program;
 use vmm::checkpoints::Shelf;
 use vmm::dump::leaves_core;
-use vmm::elfcore::{AT_ENTRY, AT_SYSINFO_EHDR, Core, CoreError, Library, Module, build_id, signal_name};
+use vmm::elfcore::{
+    AT_ENTRY, AT_SYSINFO_EHDR, Core, CoreError, Damage, Library, Module, build_id, signal_name,
+};
 use vmm::journal::{End, JournalError, Reader, Record};
 use vmm::ram::PAGE;
 use vmm::recording::Recording;
 
 /// Says on stderr what the core lacks.
+/// Where so many mappings are missing, they are summed up: a core that is cut early lacks nearly all that it had.
+const MOST_MISSING: usize = 3;
+
 pub(crate) fn warn_of_damage(core: &Core) {
-    for damage in &core.damage {
+    let (missing, others): (Vec<&Damage>, Vec<&Damage>) =
+        core.damage.iter().partition(|damage| !damage.missing.is_empty());
+    let each = if missing.len() > MOST_MISSING { others } else { core.damage.iter().collect() };
+    for damage in each {
         say!("gretel: core {} is damaged: {damage}", core.path.display());
     }
+    if let Some(summary) = summed_up(&missing) {
+        let path = shell::word(&core.path);
+        say!("gretel: core {} is damaged: {summary}", core.path.display());
+        say!("gretel: `gretel core --json {path}` lists what is missing, as .damage");
+    }
+}
+
+/// Many mappings that are missing, as one sentence.
+fn summed_up(missing: &[&Damage]) -> Option<String> {
+    let cut = missing.first().filter(|_| missing.len() > MOST_MISSING)?.offset;
+    let bytes = missing.iter().map(|damage| damage.missing.end - damage.missing.start).sum();
+    let first: Vec<String> = missing[..MOST_MISSING]
+        .iter()
+        .map(|damage| format!("{:#x}-{:#x}", damage.missing.start, damage.missing.end))
+        .collect();
+    Some(format!(
+        "the file is cut at offset {cut:#x}, and lacks {} of memory in {} mappings: {} and {} more",
+        size_of(bytes),
+        missing.len(),
+        first.join(", "),
+        missing.len() - MOST_MISSING
+    ))
 }
 
 /// A core with its executable, where there is one, and the libraries that were loaded with it.
@@ -272,4 +303,25 @@ fn why_no_core(dir: &Path) -> Failure {
         Some(format!("; {}: name {} in its place", crashed_too(&others)?, shell::word(&core)))
     });
     Failure::new(code, format!("{shown} has no core: {why}{}", instead.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_missing_mappings_are_one_sentence() {
+        let missing: Vec<Damage> = (0..5_u64)
+            .map(|n| Damage { offset: 0x100 + n, what: String::new(), missing: n << 20..(n << 20) + 0x1000 })
+            .collect();
+        let of = |count: usize| summed_up(&missing[..count].iter().collect::<Vec<_>>());
+        assert_eq!(of(MOST_MISSING), None);
+        assert_eq!(
+            of(5).as_deref(),
+            Some(
+                "the file is cut at offset 0x100, and lacks 20.5 kB of memory in 5 mappings: 0x0-0x1000, \
+                 0x100000-0x101000, 0x200000-0x201000 and 2 more"
+            )
+        );
+    }
 }

@@ -3,6 +3,7 @@
 use super::debuggee::{Debuggee, elsewhere};
 use super::ends::{death, to_last_moment, to_next_moment};
 use super::sight::entry_point;
+use crate::followed::no_process;
 use crate::replay::failure;
 use vmm::engine::lookout::Lookout;
 use vmm::position::Position;
@@ -42,9 +43,7 @@ impl Debuggee {
         self.travel.follow(pid);
         match self.begin_in(start, pid, said).map_err(failed)? {
             true => Ok(()),
-            false => Err(format!(
-                "there is no process {pid} in the recording: `gretel events --kind fork` shows those that there are"
-            )),
+            false => Err(no_process(&mut self.travel, pid).to_string()),
         }
     }
 

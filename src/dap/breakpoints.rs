@@ -13,6 +13,7 @@ use std::path::Path;
 use std::rc::Rc;
 use vmm::engine::lookout::{Access, Lookout, Watch};
 use vmm::process::Process;
+use vmm::slice::shared_at;
 use vmm::travel::Stop;
 
 /// What a breakpoint is of: those of a kind, and of a file, are set together.
@@ -136,7 +137,7 @@ impl Breakpoints {
             let found = hit.get_or_insert_with(|| Hit {
                 ids: Vec::new(),
                 kind: breakpoint.kind.clone(),
-                text: breakpoint.text(stop),
+                text: breakpoint.text(process, stop),
             });
             found.ids.push(breakpoint.id);
         }
@@ -203,13 +204,18 @@ impl Breakpoint {
         }
     }
 
-    fn text(&self, stop: Stop) -> String {
+    fn text(&self, process: &Process, stop: Stop) -> String {
         let name = &self.asked.name;
         match stop {
             Stop::Accessed(accessed) => {
                 let what = if accessed.writes { "written" } else { "read" };
                 format!("{} {what} by the instruction at {:#x}", self.data_name(), accessed.rip)
             }
+            // The others run between two instructions of this one.
+            Stop::Changed(at) if shared_at(process.space(), at).is_some() => format!(
+                "{} changed: by a system call, or by another process that shares it (`gretel last-write` says which)",
+                self.data_name()
+            ),
             Stop::Changed(_) => format!("{} written by a system call", self.data_name()),
             _ if !name.is_empty() => name.clone(),
             _ => String::new(),

@@ -73,6 +73,10 @@ impl Debuggee {
             last = hit.or_else(|| last.take());
             is_hit
         })?;
+        if matches!(stop, Stop::Changed(_)) {
+            let own = self.travel.followed();
+            self.travel.back_into(own)?;
+        }
         Ok(match stop {
             Stop::Begin | Stop::There => Reason::Begin,
             Stop::Asked => Reason::Pause,

@@ -118,9 +118,9 @@ impl Known {
     /// The name of a function at an address, with the distance from its beginning.
     fn name(&self, address: u64) -> Option<String> {
         let function = self.symbols.module_at(address)?.names().function_at(address)?;
-        let name = synth::program::demangled(&function.name);
+        let name = synth::program::readable(&function.name);
         Some(match address - function.start {
-            0 => name.into_owned(),
+            0 => name,
             offset => format!("{name}+{offset:#x}"),
         })
     }

@@ -48,9 +48,10 @@ use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 use stream::Stream;
+use vmm::engine::Machine;
 use vmm::position::Position;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
@@ -114,6 +115,9 @@ pub(crate) struct Args {
     /// Wait at this address for a debugger, instead of starting gdb
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "stdio")]
     listen: Option<String>,
+    /// Only say whether there is a process of the number that --pid gives, by the exit code: asked before gdb is started
+    #[arg(long, hide = true, requires = "pid")]
+    only_look: bool,
     /// Talk to a debugger by standard input and output: what gdb starts
     #[arg(long, hide = true)]
     stdio: bool,
@@ -149,13 +153,16 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if kernel::is_one(&recording) {
         refuse_for_machines(args)?;
     }
-    if !args.stdio && args.listen.is_none() {
+    if !args.stdio && args.listen.is_none() && !args.only_look {
         return start_gdb(args);
     }
     if kernel::is_one(&recording) {
         return serve_machine(args, &recording);
     }
     let machine = engine::open(args.engine, for_replay())?;
+    if let Some(pid) = args.pid.filter(|_| args.only_look) {
+        return look_for_process(pid, &recording, machine);
+    }
     let stream = connect(args)?;
     let symbols = Symbols::of(&args.dir);
     sandbox::enter();
@@ -230,10 +237,39 @@ fn gdb_has_python() -> bool {
     asked.is_ok_and(|said| !String::from_utf8_lossy(&said.stdout).contains("--without-python"))
 }
 
+/// Whether there is such a process in the recording.
+fn look_for_process(pid: i32, recording: &Recording, machine: Machine) -> Outcome {
+    sandbox::enter();
+    let mut travel = followed::travel(recording, machine)?;
+    match travel.seek_first_of(pid).map_err(failure)? {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(followed::no_process(&mut travel, pid)),
+    }
+}
+
+/// The exit code where there is no such process as the one that is asked for, which another gretel, which is confined, finds out and
+/// says. Where it is found out by the one that gdb starts, gdb stays without a program, and ends with success.
+fn without_process(this: &Path, args: &Args) -> Result<Option<ExitCode>, Failure> {
+    let Some(pid) = args.pid else { return Ok(None) };
+    let mut look = Command::new(this);
+    look.arg("gdb").arg(&args.dir).args(["--only-look", "--engine", args.engine.name(), "--pid"]);
+    let ran = look.arg(pid.to_string()).stdin(Stdio::null()).output();
+    let ran = ran.map_err(|e| Failure::new(Code::Other, format!("gretel cannot be started again: {e}")))?;
+    if ran.status.success() {
+        return Ok(None);
+    }
+    say!("{}", String::from_utf8_lossy(&ran.stderr).trim_end());
+    let code = ran.status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(Some(code.map_or_else(|| Code::Other.into(), ExitCode::from)))
+}
+
 /// Becomes gdb, which starts another gretel.
 fn start_gdb(args: &Args) -> Outcome {
     let this =
         std::env::current_exe().map_err(|e| Failure::new(Code::Other, format!("where gretel is: {e}")))?;
+    if let Some(code) = without_process(&this, args)? {
+        return Ok(code);
+    }
     let mut served = format!(
         "{} gdb {} --stdio --engine {}",
         shell::word(&this),
@@ -265,6 +301,8 @@ fn start_gdb(args: &Args) -> Outcome {
     let error = gdb
         // The files are those of this machine; a program is slow to go over a long way, and gdb is to wait.
         .args(["-iex", "set sysroot /", "-iex", "set remotetimeout 100000"])
+        // Where a process does not live, its code is in the file: a breakpoint in it is to be behind the prologue there, too.
+        .args(["-iex", "set trust-readonly-sections on"])
         // All processes run together: who runs when is in the recording.
         .args(["-iex", "set schedule-multiple on"])
         .arg("-ex")
@@ -303,13 +341,7 @@ fn accept(address: &str) -> io::Result<Stream> {
 /// Goes to where the debugger is to begin.
 fn begin(args: &Args, travel: &mut Travel) -> Result<(), Failure> {
     if let Some(pid) = args.pid {
-        if !travel.seek_process(pid).map_err(failure)? {
-            let hint = "`gretel events --kind fork` shows those that there are";
-            return Err(Failure::new(
-                Code::Usage,
-                format!("there is no process {pid} in the recording: {hint}"),
-            ));
-        }
+        followed::go_to_process(travel, pid)?;
         travel.follow(pid);
     }
     go_to_place(args, travel).map_err(failure)?;
@@ -334,6 +366,11 @@ fn go_to_place(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
         None if args.pid.is_some() => {}
         None => {
             travel.seek_end()?;
+            if travel.process().first_died_before() {
+                // Others went on behind the crash.
+                let first = travel.process().first_pid();
+                travel.seek_process(first)?;
+            }
             if travel.process().death().is_none() {
                 travel.seek(travel.begin())?;
             }

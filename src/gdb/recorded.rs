@@ -29,6 +29,7 @@ use vmm::memory::MappingInfo;
 use vmm::process::{Noted, Process};
 use vmm::replay::ReplayError;
 use vmm::signal::Death;
+use vmm::signal_frame::{self, SIGINFO};
 use vmm::travel::{Stop, Travel};
 use x86::state::Regs;
 
@@ -58,6 +59,8 @@ pub(super) struct Recorded {
 struct View {
     task: i32,
     regs: Regs,
+    /// The `siginfo_t` that the handler is given.
+    info: Vec<u8>,
 }
 
 /// The program, where it stands, as conditions see it.
@@ -121,9 +124,16 @@ impl Recorded {
         let fork = if way == Way::Back { self.fork_before(wishes)? } else { None };
         let lookout = self.travel.follow_each(wishes.points.lookouts());
         let step = matches!(way, Way::Step(..));
+        let mut changed_in = None;
         let mut wanted = |process: &Process, stop: Stop| match stop {
             Stop::Noted => process.noted().iter().any(|it| wants(process, wishes, it, step)),
-            stop => hit(process, wishes, stop).is_some(),
+            stop => {
+                let is_hit = hit(process, wishes, stop).is_some();
+                if is_hit && matches!(stop, Stop::Changed(_)) {
+                    changed_in = Some(process.pid());
+                }
+                is_hit
+            }
         };
         self.travel.heed_kernel(!matches!(way, Way::Back));
         let stop = match way {
@@ -137,6 +147,13 @@ impl Recorded {
             Way::Step(id, range) => self.step(id, range, wishes, &lookout)?,
             Way::StepBack(id) => self.step_back(id, view, &lookout, &mut wanted)?,
         };
+        if way == Way::Back
+            && matches!(stop, Stop::Changed(_))
+            && let Some(pid) = changed_in
+        {
+            // gdb does not believe a watchpoint of one process that another one stops for.
+            self.travel.back_into(pid)?;
+        }
         self.say_damage();
         let noted = self.travel.process_mut().take_noted();
         self.travel.process_mut().note_kernel(false);
@@ -260,9 +277,14 @@ impl Recorded {
     fn before_handler(&mut self, id: Id, handler: u64) -> Option<View> {
         // A processor that does not give its state does not go on either.
         let mut regs = self.travel.process_mut().state_of(id.tid).ok()??.regs;
-        let mut bytes = [0; 18 * 8];
+        let (mut bytes, mut info) = ([0; 18 * 8], vec![0; SIGINFO]);
         let there = regs.gpr[4].wrapping_add(FRAME);
-        if regs.rip != handler || !self.travel.process().read_memory_of(id.pid, there, &mut bytes) {
+        let process = self.travel.process();
+        if regs.rip != handler || !process.read_memory_of(id.pid, there, &mut bytes) {
+            return None;
+        }
+        let info_is_at = signal_frame::Place { frame: regs.gpr[4], image: 0 }.info();
+        if !process.read_memory_of(id.pid, info_is_at, &mut info) {
             return None;
         }
         let mut words =
@@ -272,7 +294,7 @@ impl Recorded {
         }
         regs.rip = words.next()?;
         regs.rflags = words.next()?;
-        Some(View { task: id.tid, regs })
+        Some(View { task: id.tid, regs, info })
     }
 }
 
@@ -361,6 +383,10 @@ impl Target for Recorded {
 
     fn death(&self, pid: i32) -> Option<Death> {
         self.travel.process().death().filter(|_| self.travel.process().pid() == pid)
+    }
+
+    fn handled(&self, id: Id) -> Option<Vec<u8>> {
+        self.view.as_ref().filter(|view| view.task == id.tid).map(|view| view.info.clone())
     }
 
     fn run(&mut self, way: Way, wishes: &Wishes) -> Result<Stopped, Failure> {

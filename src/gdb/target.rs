@@ -26,6 +26,10 @@ pub(super) trait Target {
     fn mappings(&self, pid: i32) -> Vec<MappingInfo>;
     /// The signal that ended a process, where it stands at that.
     fn death(&self, pid: i32) -> Option<Death>;
+    /// The `siginfo_t` of a signal that a thread stopped for and has a handler of, as that is given it.
+    fn handled(&self, _: Id) -> Option<Vec<u8>> {
+        None
+    }
     /// Goes on.
     fn run(&mut self, way: Way, wishes: &Wishes) -> Result<Stopped, Failure>;
     /// Goes to the beginning.

@@ -67,10 +67,19 @@ pub(super) struct History {
     pub(super) events: Vec<Event>,
     /// How many calls were looked at.
     pub(super) calls: u64,
-    /// The allocation that ends nearest before the address, of those that are live at the end.
-    pub(super) before: Option<(Range<u64>, Position)>,
+    /// The allocations that end nearest before the address: of all, and of those that are live at the end where that is another.
+    pub(super) before: Vec<Near>,
     /// Where the recording begins, if that is not where the program does.
     pub(super) window: Option<Position>,
+}
+
+/// An allocation near before the address, which may be what is meant: an overrun goes there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Near {
+    pub(super) range: Range<u64>,
+    pub(super) allocated: Position,
+    /// Where it was taken back, if it was.
+    pub(super) freed: Option<Position>,
 }
 
 /// The allocation that covers the address.
@@ -93,8 +102,8 @@ struct Writer<'a> {
     /// The outermost calls that are open, by number.
     open: HashMap<u64, Request>,
     block: Block,
-    /// Live allocations that end near before the address, by where they begin.
-    near: BTreeMap<u64, (u64, Position)>,
+    /// Allocations that end near before the address, by where they begin; of those that overlap, the newest.
+    near: BTreeMap<u64, Near>,
     events: Vec<Event>,
 }
 
@@ -147,9 +156,17 @@ pub(super) fn of(
     writer.travel.look_away()?;
     writer.crash();
     let Writer { called, events, near, .. } = writer;
-    let before = near.into_iter().next_back().map(|(start, (end, position))| (start..end, position));
+    let before = nearest(near.into_values().collect());
     let window = travel.timeline().replay().window_begins();
     Ok(Some(History { events, calls: called.entered(), before, window }))
+}
+
+/// The nearest of all, and the nearest that is live.
+fn nearest(mut near: Vec<Near>) -> Vec<Near> {
+    near.sort_by_key(|near| std::cmp::Reverse(near.range.end));
+    let live = near.iter().position(|near| near.freed.is_none());
+    let kept = [Some(0), live.filter(|live| *live > 0)];
+    kept.into_iter().flatten().filter_map(|n| near.get(n).cloned()).collect()
 }
 
 impl Writer<'_> {
@@ -177,8 +194,8 @@ impl Writer<'_> {
         if let Some(what) = what.filter(|_| !is_given_back) {
             self.tell(call, what, call.returns_to);
         }
-        if let Some(given) = request.gives_back() {
-            self.near.remove(&given);
+        if let Some(near) = request.gives_back().and_then(|given| self.near.get_mut(&given)) {
+            near.freed = near.freed.or(Some(call.position));
         }
         self.open.insert(call.number, request);
     }
@@ -236,7 +253,8 @@ impl Writer<'_> {
             return;
         }
         if range.end <= self.address && self.address - range.end < NEAR {
-            self.near.insert(start, (range.end, call.position));
+            self.near.retain(|_, near| near.range.end <= start || range.end <= near.range.start);
+            self.near.insert(start, Near { range: range.clone(), allocated: call.position, freed: None });
         }
         // A part of what is free is in use again.
         if let Block::Free(block) = &mut self.block {

@@ -20,7 +20,7 @@ use crate::moment::places;
 use crate::output::print;
 use crate::replay::failure;
 use crate::symbols::Symbols;
-use history::{Event, History, NEAR, What};
+use history::{Event, History, NEAR, Near, What};
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// The address, as 0x... or decimal: anywhere in the allocation
     #[arg(value_name = "ADDRESS", value_parser = number)]
     address: u64,
-    /// Of which process, by its number in the recording (default: the one that is loaded at the end)
+    /// Of which process, by its number in the recording (default: the first if it crashed, else the one that is loaded at the end)
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
     /// What runs the program: where single instructions count, it is the software CPU
@@ -83,6 +83,7 @@ fn as_json(history: &History, verdict: &Verdict, address: u64) -> Value {
         "address": hex(address),
         "calls": history.calls,
         "events": history.events.iter().map(event_as_json).collect::<Vec<_>>(),
+        "before": history.before.iter().map(|near| near_as_json(near, address)).collect::<Vec<_>>(),
         "verdict": verdict.name,
         "text": verdict.text,
     })
@@ -172,17 +173,39 @@ impl Event {
 }
 
 fn never(history: &History, address: u64) -> String {
-    let near = history.before.as_ref().map(|(range, position)| {
-        format!(
-            ": {} bytes behind the {} bytes at {:#x}, which were allocated at {position}",
-            address - range.end,
-            range.end - range.start,
-            range.start
-        )
-    });
-    let near = near.unwrap_or_else(|| format!(", and no live allocation ends in the {NEAR} bytes before it"));
     let since = history.window.map(|begins| format!(" since the window begins, at {begins}"));
-    format!("never allocated{}{near}", since.unwrap_or_default())
+    let never = format!("never allocated{}", since.unwrap_or_default());
+    if history.before.is_empty() {
+        return format!("{never}, and no allocation ends in the {NEAR} bytes before it");
+    }
+    let before: Vec<String> = history.before.iter().map(|near| behind(near, address)).collect();
+    format!("{never}: {}", before.join("; and "))
+}
+
+/// How far an address is behind an allocation, and what became of that.
+fn behind(Near { range, allocated, freed }: &Near, address: u64) -> String {
+    let freed = freed.map_or_else(|| "not freed".to_owned(), |freed| format!("freed at {freed}"));
+    let distance = match address - range.end {
+        0 => "right".to_owned(),
+        1 => "1 byte".to_owned(),
+        bytes => format!("{bytes} bytes"),
+    };
+    format!(
+        "{distance} behind the end of {:#x}-{:#x} ({} bytes), which was allocated at {allocated} and {freed}",
+        range.start,
+        range.end,
+        range.end - range.start
+    )
+}
+
+fn near_as_json(Near { range, allocated, freed }: &Near, address: u64) -> Value {
+    json!({
+        "start": hex(range.start),
+        "size": range.end - range.start,
+        "bytes_behind": address - range.end,
+        "allocated": allocated.to_string(),
+        "freed": freed.map(|freed| freed.to_string()),
+    })
 }
 
 fn event_as_json(event: &Event) -> Value {

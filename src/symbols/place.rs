@@ -3,7 +3,7 @@
 use super::module::Loaded;
 use std::fmt;
 use std::path::Path;
-use synth::program::{Program, SourceFrame, demangled};
+use synth::program::{Program, SourceFrame, readable};
 use vmm::memory::MappingInfo;
 
 /// Folders of source that is not the program's own.
@@ -30,7 +30,7 @@ impl Place {
         Place {
             module: if mapping.name.is_empty() { "[anonymous]".to_owned() } else { mapping.name.clone() },
             offset: address.wrapping_sub(mapping.start).wrapping_add(mapping.file_offset),
-            function: function.map(|it| (demangled(&it.name).into_owned(), address.wrapping_sub(it.start))),
+            function: function.map(|it| (readable(&it.name), address.wrapping_sub(it.start))),
             source: names.map(|names| names.source_frames(lookup)).unwrap_or_default(),
         }
     }
@@ -41,7 +41,7 @@ impl Place {
         Some(Place {
             module: "the program".to_owned(),
             offset: address,
-            function: Some((demangled(&function.name).into_owned(), address.wrapping_sub(function.start))),
+            function: Some((readable(&function.name), address.wrapping_sub(function.start))),
             source: program.source_frames(address),
         })
     }

@@ -5,13 +5,20 @@
 //! `debugCommand` for which the handler was called. Its address is in the frame that the kernel built for the handler.
 
 use super::question::place_of;
+use crate::ending;
 use crate::symbols::Symbols;
+use std::cell::RefCell;
+use std::rc::Rc;
 use vmm::elfcore::unwind::FoundBy;
 use vmm::engine::lookout::Lookout;
+use vmm::position::Position;
+use vmm::process::happening::{Happening, What};
 use vmm::replay::ReplayError;
+use vmm::signal::Raised;
 use vmm::slice::fault::Blame;
 use vmm::slice::recorded::Recorded;
-use vmm::travel::Stop;
+use vmm::syscalls::show::signal;
+use vmm::travel::{Stop, Travel};
 use x86::op::Gpr;
 
 /// So many frames are looked through for those of signals.
@@ -52,4 +59,48 @@ pub(super) fn fault(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Opt
         travel.seek(here).map(drop)?
     }
     Ok(None)
+}
+
+/// Of a program that stands neither at a crash nor in a handler: how it ended, which faults it handled before, and how to ask for one. A
+/// runtime that makes an exception of a fault (Go's, Java's) has left the handler when the program gives up.
+pub(super) fn none_unwound(travel: &mut Travel) -> Result<String, ReplayError> {
+    let here = travel.position();
+    let handled: Vec<(Position, Raised)> =
+        faults(travel)?.into_iter().filter(|(at, _)| *at <= here).collect();
+    let end = travel.report()?.end.filter(|_| travel.position() == here);
+    let ended = end.map_or_else(
+        || format!("the program did not crash at {here}"),
+        |end| format!("the program did not crash ({})", ending::sentence(&end)),
+    );
+    let of = "say with --of what is to be explained, as `--of rax`";
+    let Some((at, raised)) = handled.last() else {
+        return Ok(format!("{ended}, and handled no fault before; {of}"));
+    };
+    let name = signal(raised.signal().unsigned_abs().into());
+    let which = match handled.len() {
+        1 => format!("it handled a fault, {name} at {at}"),
+        faults => format!("it handled {faults} faults, the newest {name} at {at}"),
+    };
+    let all = if handled.len() > 1 { " (`gretel events --kind signal` lists all)" } else { "" };
+    Ok(format!("{ended}. But {which}: --at {at} explains that{all}; or {of}"))
+}
+
+/// The faults for which a handler was called, in order. It ends at the recording's end.
+fn faults(travel: &mut Travel) -> Result<Vec<(Position, Raised)>, ReplayError> {
+    let found: Rc<RefCell<Vec<(Position, Raised)>>> = Rc::default();
+    let told = Rc::clone(&found);
+    travel.seek(travel.begin())?;
+    travel.process_mut().trace(Box::new(move |it: &Happening| {
+        if let What::Signal { raised, handler: Some(_) } = &it.what
+            && raised.death.exception.is_some()
+        {
+            told.borrow_mut().push((it.position, *raised));
+        }
+    }));
+    let mut walked = Ok(true);
+    while matches!(walked, Ok(true)) {
+        walked = travel.next_event();
+    }
+    travel.process_mut().trace_no_more();
+    walked.map(|_| found.take())
 }

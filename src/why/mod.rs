@@ -138,11 +138,8 @@ fn of_recording(args: &Args) -> Outcome {
     // Where others went on, the end is not where it crashed.
     let crashed = travel.process().first_died_before().then(|| travel.process().first_pid());
     let crashed = crashed.or_else(|| crashed_instead(args, &travel, &recording));
-    if let Some(pid) = args.pid.or_else(|| crashed.filter(|_| args.at.is_none()))
-        && !travel.seek_process(pid).map_err(failure)?
-    {
-        let hint = "`gretel events --kind fork` shows those that there are";
-        return Err(Failure::new(Code::Usage, format!("there is no process {pid} in the recording: {hint}")));
+    if let Some(pid) = args.pid.or_else(|| crashed.filter(|_| args.at.is_none())) {
+        followed::go_to_process(&mut travel, pid)?;
     }
     if let Some(at) = args.at {
         let arrived = travel.seek(at).map_err(failure)?;

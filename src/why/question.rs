@@ -25,7 +25,12 @@ use x86::op::Gpr;
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
     /// Bytes of a register.
-    Register(Vec<Byte>),
+    Register {
+        /// As it was asked for: `ah` and `ymm0` have bytes of registers with other names.
+        name: String,
+        /// The lowest first.
+        bytes: Vec<Byte>,
+    },
     /// The instruction pointer.
     Pointer,
     /// Bytes of memory.
@@ -49,7 +54,7 @@ impl FromStr for Expression {
             return Ok(Expression::Pointer);
         }
         if let Some(bytes) = register(&name) {
-            return Ok(Expression::Register(bytes));
+            return Ok(Expression::Register { name, bytes });
         }
         let (address, len) = text.split_once(':').unwrap_or((text, "8"));
         let number = |text: &str| match text.strip_prefix("0x") {
@@ -156,8 +161,7 @@ impl Question<Position> {
             Ok(Question { at, place, bytes: bytes.into_iter().collect(), words })
         };
         match asked.expression {
-            Some(Expression::Register(bytes)) => {
-                let name = bytes[0].register().unwrap_or_default();
+            Some(Expression::Register { name, bytes }) => {
                 of(bytes.clone(), format!("{name} of thread {} at {at}", place.thread))
             }
             Some(Expression::Memory { address, len }) => {
@@ -249,9 +253,7 @@ fn crash(
 /// What made a program fault whose handler runs where it stands, or ended it there.
 fn handled(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Position>, Failure> {
     let Some(caught) = caught::fault(history, symbols).map_err(failure)? else {
-        let hint = "the program did not crash there: say with --of what is to be explained, as `--of rax`, or with --at the event \
-                    of a fault that it handled (`gretel events --kind signal`)";
-        return Err(Failure::new(Code::Usage, hint));
+        return Err(Failure::new(Code::Usage, caught::none_unwound(history.travel()).map_err(failure)?));
     };
     let mut question = of_fault(&caught.blame, history, symbols)?;
     let head = format!("a handler of signals runs there; what it was called for is at {}", caught.place);

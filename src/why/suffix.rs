@@ -103,8 +103,7 @@ fn question(
     let of_each = |bytes: BTreeSet<Byte>, words: Vec<String>| Question { at, place, bytes, words };
     let of = |bytes: BTreeSet<Byte>, words: String| of_each(bytes, vec![words]);
     match &args.of {
-        Some(Expression::Register(bytes)) => {
-            let name = bytes[0].register().unwrap_or_default();
+        Some(Expression::Register { name, bytes }) => {
             Ok(of(bytes.iter().copied().collect(), format!("{name} at the crash")))
         }
         Some(Expression::Memory { address, len }) => {

@@ -90,7 +90,7 @@ pub(crate) fn has_gdb(what: &str) -> bool {
 }
 
 /// Runs commands in gdb, which `arguments` of `gretel gdb` start.
-fn gdb(place: &Place, arguments: &[&str], commands: &[&str]) -> Ran {
+pub(crate) fn gdb(place: &Place, arguments: &[&str], commands: &[&str]) -> Ran {
     let begin = ["set pagination off", "set confirm off"];
     place.write("commands", [&begin, commands].concat().join("\n"));
     place.gretel(&[&["gdb"], arguments, &["--", "-nx", "-batch", "-x", "commands"]].concat())
@@ -221,10 +221,11 @@ fn what_cannot_be_asked_for_is_said() {
     if recorded(&place, "soft").is_none() {
         return;
     }
-    for arguments in [&["memory", "rec", "0x1000", "8"][..], &["gdb", "rec", "--stdio"]] {
+    for arguments in [&["memory", "rec", "0x1000", "8"][..], &["gdb", "rec", "--stdio"], &["gdb", "rec"]] {
         let ran = place.gretel(&[arguments, &["--pid", "999999"]].concat());
         assert_eq!(ran.code, USAGE, "{}", ran.err);
         assert!(ran.err.contains("no process 999999"), "{}", ran.err);
+        assert!(ran.err.contains("(spoiled)"), "those that there are: {}", ran.err);
     }
     // A journal that is torn is looked at up to there, and that is said.
     place.sh("cp -r rec torn; chmod -R u+w torn; truncate -s -40 torn/journal");

@@ -160,7 +160,15 @@ fn memory_that_is_another_s_now_has_both_in_its_history() {
     let history = history(&place, "./prog", "keep", 33, "soft");
     assert_eq!(history["verdict"], "never-allocated", "{history}");
     let text = history["text"].as_str().unwrap();
-    assert!(text.contains("1 bytes behind the 32 bytes at 0x"), "{text}");
+    assert!(text.contains("1 byte behind the end of 0x") && text.contains("(32 bytes)"), "{text}");
+    assert!(text.contains("which was allocated at ") && text.ends_with(" and not freed"), "{text}");
+    // Also one that was freed is, with where that was.
+    let freed = self::history(&place, "./prog", "free", 33, "soft");
+    let text = freed["text"].as_str().unwrap();
+    assert!(text.contains("1 byte behind the end of 0x") && text.contains(" and freed at "), "{text}");
+    let before = &freed["before"][0];
+    assert_eq!((&before["size"], &before["bytes_behind"]), (&32.into(), &1.into()), "{freed}");
+    assert!(before["freed"].is_string(), "{freed}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod aborts;
 mod answers;
 mod bad_input;
 mod bench;
+mod board;
 mod branches;
 mod breakout;
 mod calls;

@@ -1,6 +1,8 @@
 //! `gretel why`: from a crash back to the input, over memory, threads, pipes and processes; and the input that is named is changed,
 //! to see the crash change with it.
 
+mod handled;
+
 use crate::{Place, USAGE, engines, skipped};
 use serde_json::Value;
 
@@ -209,6 +211,11 @@ fn any_value_can_be_asked_for() {
     let text = u64::from_str_radix(nm.out().trim(), 16).expect("the address of `text`");
     let answer = why(&place, &["--of", &format!("{:#x}:3", text + 1)]);
     assert_eq!(nodes(&answer)[0]["read"], serde_json::json!([[1, 3]]), "{answer:#}");
+    // It is headed as it was asked for, also where it is a part of a register with another name.
+    for name in ["ah", "ymm0", "eflags"] {
+        let ran = place.gretel(&["why", "rec", "--of", name]);
+        assert!(ran.out().starts_with(&format!("{name} of thread ")), "{}{}", ran.out(), ran.err);
+    }
     let answer = why(&place, &["--of", "r12d"]);
     assert!(whats(&answer)[0].contains("mov r12, 0"), "{answer:#}");
     // Before that, it came from the text; and its address from the program's own code.
@@ -230,7 +237,8 @@ fn what_did_not_crash_has_to_be_asked_for() {
     let ran = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./fine"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let ran = place.gretel(&["why", "rec"]);
-    assert!(ran.code == USAGE && ran.err.contains("say with --of"), "{}", ran.err);
+    let said = "did not crash (exited with status 0), and handled no fault before; say with --of";
+    assert!(ran.code == USAGE && ran.err.contains(said), "{}", ran.err);
 }
 
 #[test]
@@ -433,41 +441,4 @@ fn moves_of_the_stack_pointer_and_saved_registers_are_left_out() {
     }
     let all = place.gretel(&["why", "rec", "--all"]).out();
     assert!(all.contains(" push ") && all.contains(" pop "), "{all}");
-}
-
-#[test]
-fn a_fault_that_was_handled_is_explained_where_its_handler_runs() {
-    let source = r#"
-        #include <setjmp.h>
-        #include <signal.h>
-        #include <unistd.h>
-        static long where;
-        static int faults;
-        static sigjmp_buf back;
-        static void handle(int s) { if (++faults == 2) _exit(3); siglongjmp(back, 1); }
-        int main(void) {
-            signal(SIGSEGV, handle);
-            sigsetjmp(back, 1);
-            while (read(0, &where, sizeof where) == sizeof where) *(volatile char *)where = 1;
-            return 0;
-        }"#;
-    let place = Place::new();
-    if place.compile("handles", source).is_none() {
-        return;
-    }
-    place.write("input", [0x1230_u64, 0x4560].map(u64::to_le_bytes).concat());
-    let gretel = env!("CARGO_BIN_EXE_gretel");
-    let ran = place.sh(&format!("{gretel} record --engine soft -o rec -- ./handles <input"));
-    assert_eq!(ran.code, 3, "{}", ran.err);
-    let signals = place.gretel(&["events", "rec", "--kind", "signal"]).out();
-    let first = signals.split_whitespace().next().expect("a signal").to_owned();
-    for (at, address) in [(&[][..], "0x4560"), (&["--at", &first], "0x1230")] {
-        let out = place.gretel(&[&["why", "rec"], at].concat()).out();
-        let head = "a handler of signals runs there; what it was called for is at main+";
-        assert!(out.starts_with(head), "{out}");
-        assert!(out.contains(&format!("accesses {address}, where nothing is mapped")), "{out}");
-        assert!(out.contains("bytes 0 to 7 of what it read"), "{out}");
-    }
-    let ran = place.gretel(&["why", "rec", "--at", "start"]);
-    assert_eq!(ran.code, USAGE, "{}", ran.err);
 }

@@ -48,8 +48,9 @@ impl Recorded {
     /// Whether the loaded process runs another program than the debugger knows it to.
     pub(super) fn is_another_image(&self, wishes: &Wishes) -> bool {
         let process = self.travel.process();
-        let (path, _) = process.command();
-        wishes.execs && self.images.known.get(&process.pid()).is_some_and(|known| known != path.to_bytes())
+        let (pid, runs) = (process.pid(), process.command_of(process.pid()));
+        let known = self.images.known.get(&pid).zip(runs);
+        wishes.execs && known.is_some_and(|(known, (path, _))| known != path.to_bytes())
     }
 
     /// Where a journey back from `start` has passed an exec of a process that is looked at: goes to before the last such exec, and

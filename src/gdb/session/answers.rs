@@ -79,7 +79,10 @@ impl Session<'_> {
                 let tasks = self.tasks();
                 Some(reply::threads(&tasks, self.dialect).into_bytes())
             }
-            Document::Signal => self.target.death(pid).map(reply::signal_info),
+            Document::Signal => {
+                let handled = self.target.handled(self.shown());
+                handled.or_else(|| self.target.death(pid).map(reply::signal_info))
+            }
         };
         Ok(match whole {
             Some(whole) => Answer::Bytes(reply::part(&whole, offset, len.min(LONGEST as u64 / 2))),

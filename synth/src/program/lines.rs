@@ -1,6 +1,7 @@
 //! Addresses to source lines and inlined functions, read from DWARF when first asked for; and names as the source has them.
 
 use super::elf::{Sections, separate_debug};
+use super::readable;
 use gimli::{EndianArcSlice, LittleEndian, SectionId};
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -54,7 +55,7 @@ impl Lines {
         let mut frames = Vec::new();
         if let Ok(mut found) = parsed.context.find_frames(va.wrapping_sub(self.bias)).skip_all_loads() {
             while let Ok(Some(frame)) = found.next() {
-                let function = frame.function.and_then(|name| Some(name.demangle().ok()?.into_owned()));
+                let function = frame.function.and_then(|name| Some(readable(&name.demangle().ok()?)));
                 let (file, line) = frame.location.map_or((None, None), |at| (at.file, at.line));
                 let (file, line) = (file.map(str::to_owned), line.filter(|line| *line > 0));
                 frames.push(SourceFrame { function, file, line });

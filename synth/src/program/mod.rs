@@ -12,6 +12,7 @@
 //! | the map of predecessors; where indirect jumps and calls lead | [`mod@cfg`], [`tables`] |
 //! | how deep the stack is | [`stack`] |
 //! | for who looks at a file without searching in it | [`names`] |
+//! | names of C++ functions for people | [`mod@readable`] |
 //! | a kernel as it lies in a machine's memory | [`memory`] |
 //!
 //! All addresses that leave this module are run-time addresses: the load biases are added.
@@ -23,6 +24,7 @@ mod functions;
 mod lines;
 mod memory;
 mod names;
+mod readable;
 pub mod stack;
 mod tables;
 
@@ -30,6 +32,7 @@ pub use functions::Function;
 pub use lines::{Reader, SourceFrame, demangled};
 pub use memory::Layout;
 pub use names::{Names, Symbol};
+pub use readable::readable;
 
 use code::Code;
 use elf::{Image, Segment};

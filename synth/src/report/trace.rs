@@ -8,7 +8,7 @@ use super::{Call, Crash, Place, Step, Value};
 use crate::certificate::CertificateError;
 use crate::certificate::forward::{Ahead, Forward, Outcome};
 use crate::certificate::signals::Delivery;
-use crate::program::{Program, demangled};
+use crate::program::{Program, readable};
 use crate::suffix::{Origin, Suffix, SuffixInput};
 use iced_x86::{
     FlowControl, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, Mnemonic, Register,
@@ -242,7 +242,7 @@ impl Trace<'_> {
     }
 
     fn place_in_source(&self, va: u64) -> Place {
-        let function = self.program.function_at(va).map(|function| demangled(&function.name).into_owned());
+        let function = self.program.function_at(va).map(|function| readable(&function.name));
         let frames = self.program.source_frames(va);
         let (file, line) = frames.first().map_or((None, None), |frame| (frame.file.clone(), frame.line));
         let inlined = frames.iter().rev().skip(1).rev().filter_map(|frame| frame.function.clone());

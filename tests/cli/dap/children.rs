@@ -122,3 +122,28 @@ fn who_does_not_want_sessions_is_not_asked() {
     assert!(said.contains("the editor did not do \"startDebugging\": one is enough"), "{said}");
     assert_eq!(editor.leave(), 0);
 }
+
+/// What another process stores to memory that both have is seen where this one waited for it.
+#[test]
+fn what_another_process_changed_stops_where_this_one_waited() {
+    let place = Place::new();
+    if !recorded(&place, "board", crate::board::BOARD, &["-O1"], "soft") {
+        return;
+    }
+    let mut editor = session(&place, true, &json!({ "recording": "rec" }));
+    editor.begin();
+    let own = process(&mut editor);
+    let frame = editor.frames()[0]["id"].clone();
+    let data = editor.ask("dataBreakpointInfo", json!({ "name": "board->next", "frameId": frame }));
+    let breakpoint = json!({ "dataId": data["dataId"], "accessType": "write" });
+    editor.ask("setDataBreakpoints", json!({ "breakpoints": [breakpoint] }));
+    for before in ["2", "1", "0"] {
+        editor.ask("reverseContinue", json!({ "threadId": 0 }));
+        let stopped = editor.event("stopped");
+        assert_eq!(stopped["reason"], "data breakpoint", "{stopped}");
+        let text = stopped["text"].as_str().unwrap_or_default().to_owned();
+        assert!(text.contains("by another process that shares it"), "{text}");
+        assert_eq!((process(&mut editor), editor.value("board->next")), (own.clone(), before.to_owned()));
+    }
+    assert_eq!(editor.leave(), 0);
+}

@@ -227,6 +227,8 @@ fn a_child_that_is_not_looked_at_does_not_stop() {
         "continue",
         "info inferiors",
         "continue",
+        "print $_siginfo.si_signo",
+        "print $_siginfo._sifields._kill.si_pid > 0",
         "bt",
         "step",
         "continue",
@@ -241,6 +243,8 @@ fn a_child_that_is_not_looked_at_does_not_stop() {
             "to@entry=20)",
             // Before its handler, as a live program stops.
             "Program received signal SIGUSR1",
+            "$1 = 10",
+            "$2 = 1",
             "#0  0x",
             "in main () at",
             "handler (signal=10) at",

@@ -13,6 +13,7 @@ pub mod machine;
 pub mod notes;
 mod parse;
 mod pieces;
+mod signal;
 mod signal_frame;
 mod unsaid;
 pub mod unwind;
@@ -25,6 +26,7 @@ mod tests;
 pub use crate::memory::Rights;
 pub use bytes::Bytes;
 pub use parse::CoreError;
+pub use signal::{SignalInfo, signal_name};
 
 use lbr::View;
 use parse::Pages;
@@ -32,52 +34,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use x86::state::State;
-
-/// The signal that ended the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct SignalInfo {
-    /// Its number: 11 is SIGSEGV.
-    pub signo: i32,
-    /// Its `si_code`.
-    pub code: i32,
-    /// Its `si_addr`: what was touched (SIGSEGV, SIGBUS) or the instruction (SIGFPE, SIGILL, SIGTRAP). Zero for
-    /// signals that a process sent.
-    pub address: u64,
-}
-
-impl SignalInfo {
-    /// The name in `signal.h`, or `signal N`.
-    #[must_use]
-    pub fn name(&self) -> String {
-        signal_name(self.signo).map_or_else(|| format!("signal {}", self.signo), str::to_owned)
-    }
-}
-
-/// The `signal.h` name of a signal that makes a core, or of one that ends programs often.
-#[must_use]
-pub fn signal_name(signo: i32) -> Option<&'static str> {
-    Some(match signo {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        10 => "SIGUSR1",
-        11 => "SIGSEGV",
-        12 => "SIGUSR2",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS",
-        _ => return None,
-    })
-}
 
 impl std::fmt::Display for Rights {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -132,6 +88,15 @@ pub struct Damage {
     pub offset: u64,
     /// What is missing or cannot be used.
     pub what: String,
+    /// The memory that is missing since the file is cut; where it is something else, empty.
+    pub missing: Range<u64>,
+}
+
+impl Damage {
+    /// Damage that is no gap in memory.
+    pub(crate) fn new(offset: u64, what: impl Into<String>) -> Damage {
+        Damage { offset, what: what.into(), missing: 0..0 }
+    }
 }
 
 impl std::fmt::Display for Damage {

@@ -179,7 +179,7 @@ pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
     let present = headers.program_headers.len() as u64;
     if present < headers.declared {
         let what = format!("the file is cut after {present} of {} program headers", headers.declared);
-        damage.push(Damage { offset: source.size, what });
+        damage.push(Damage::new(source.size, what));
     }
     let mut found = Notes::default();
     for header in headers.program_headers.iter().filter(|h| h.kind == PT_NOTE) {
@@ -187,7 +187,7 @@ pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
         found.walk(&bytes, header.offset, &mut damage);
         let end = header.offset.saturating_add(bytes.len() as u64);
         if (bytes.len() as u64) < header.file_size {
-            damage.push(Damage { offset: end, what: "the notes are cut here".to_owned() });
+            damage.push(Damage::new(end, "the notes are cut here"));
         }
     }
     let mut segments = segments(&mut source, &headers.program_headers, &mut damage)?;
@@ -229,9 +229,8 @@ fn segments(
     // otherwise ask for the whole file once per header.
     let mut budget = source.size;
     for header in headers.iter().filter(|h| h.kind == PT_LOAD && h.memory_size != 0) {
-        let refuse = |what: &str| Damage {
-            offset: header.offset,
-            what: format!("segment at {:#x} {what}: left out", header.address),
+        let refuse = |what: &str| {
+            Damage::new(header.offset, format!("segment at {:#x} {what}: left out", header.address))
         };
         let Some(end) = header.address.checked_add(header.memory_size) else {
             damage.push(refuse("wraps around the address space"));
@@ -245,10 +244,10 @@ fn segments(
         let data = source.contents(header.offset, wanted.min(budget))?;
         budget -= data.len() as u64;
         if (data.len() as u64) < wanted {
-            let known = header.address + data.len() as u64;
-            let what =
-                format!("memory {known:#x}-{:#x} is missing (the file is cut)", header.address + wanted);
-            damage.push(Damage { offset: header.offset.saturating_add(data.len() as u64), what });
+            let missing = header.address + data.len() as u64..header.address + wanted;
+            let what = format!("memory {:#x}-{:#x} is missing (the file is cut)", missing.start, missing.end);
+            let offset = header.offset.saturating_add(data.len() as u64);
+            damage.push(Damage { offset, what, missing });
         }
         let dumped = header.address + wanted;
         segments.push(Segment { start: header.address, end, dumped, rights: header.rights(), data });
@@ -263,7 +262,7 @@ pub(super) fn without_overlaps(segments: Vec<Segment>, damage: &mut Vec<Damage>)
     for segment in segments {
         if kept.last().is_some_and(|last| segment.start < last.end) {
             let what = format!("segment at {:#x} overlaps another: left out", segment.start);
-            damage.push(Damage { offset: 0, what });
+            damage.push(Damage::new(0, what));
         } else {
             kept.push(segment);
         }
@@ -308,15 +307,12 @@ impl Notes {
         let mut at = 0;
         while at < bytes.len() {
             let Some((owner, kind, content, next)) = note(bytes, at) else {
-                damage.push(Damage {
-                    offset: base.saturating_add(at as u64),
-                    what: "a note is cut".to_owned(),
-                });
+                damage.push(Damage::new(base.saturating_add(at as u64), "a note is cut"));
                 return;
             };
             if self.take(owner, kind, content).is_none() {
                 let what = format!("note {kind:#x} of {} is malformed", String::from_utf8_lossy(owner));
-                damage.push(Damage { offset: base.saturating_add(at as u64), what });
+                damage.push(Damage::new(base.saturating_add(at as u64), what));
             }
             at = next;
         }

@@ -267,6 +267,13 @@ fn next(
     if let Some(result) = by_tables {
         return result;
     }
+    // A handler of signals that has not run yet: rbp is still that of what the signal interrupted.
+    let is_entered = memory.word(frame.rsp).is_some_and(|to| signal_frame::is_restorer(memory, to));
+    if let Some(found) =
+        is_entered.then(|| guess(memory, frame.rsp, registers, FoundBy::TopOfStack)).flatten()
+    {
+        return Ok(found);
+    }
     let rbp = registers.get(X86_64::RBP).unwrap_or(0);
     let chained = (rbp >= frame.rsp).then(|| {
         let mut caller = *registers;

@@ -337,10 +337,10 @@ impl Kernel {
         (self.first, self.first_ended)
     }
 
-    /// The program and the arguments of the loaded process.
+    /// The program and the arguments of the loaded process; none where the last process has ended and its parent, which ended
+    /// before, does not keep it.
     pub(crate) fn command(&self) -> (&std::ffi::CStr, &[Vec<u8>]) {
-        let group = self.group();
-        (&group.path, &group.arguments)
+        self.command_of(self.tasks.current().group).unwrap_or((c"", &[]))
     }
 
     /// The same of any process.

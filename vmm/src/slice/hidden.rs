@@ -207,7 +207,8 @@ fn views(own: &AddressSpace, other: &AddressSpace, address: u64) -> Vec<u64> {
 }
 
 /// The object that is mapped shared at an address, and which byte of it is there.
-pub(super) fn shared_at(space: &AddressSpace, address: u64) -> Option<(ObjectId, u64)> {
+#[must_use]
+pub fn shared_at(space: &AddressSpace, address: u64) -> Option<(ObjectId, u64)> {
     let (start, mapping) = space.mappings().find(address)?;
     let (object, offset) = mapping.backing.object().filter(|_| mapping.backing.is_shared())?;
     Some((object.id, offset + (address - start)))

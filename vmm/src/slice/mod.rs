@@ -24,6 +24,7 @@ mod registers;
 mod stack;
 mod survey;
 
+pub use hidden::shared_at;
 use iced_x86::Instruction;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::fmt::Debug;

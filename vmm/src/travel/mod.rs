@@ -12,11 +12,12 @@
 //! finds three stores to them; it goes to the position before the third.
 //!
 //! The map: [`steps`] is one instruction forward, [`back`] goes from checkpoint to older checkpoint, [`narrow`] finds the segments
-//! with stores to a page, [`scout`] looks through the stretch before on a second thread, [`watched`] has the watched bytes as they
+//! with stores to a page, [`processes`] finds processes, [`scout`] looks through the stretch before on a second thread, [`watched`] has the watched bytes as they
 //! were last, [`ready`] uses the time in which nobody asks.
 
 mod back;
 mod narrow;
+mod processes;
 mod ready;
 mod scout;
 mod steps;
@@ -195,30 +196,6 @@ impl Travel {
         Ok(true)
     }
 
-    /// Goes to the last event behind which this process was loaded: where it ended, or where the recording does. False, and at the
-    /// end, where there never was such a process.
-    ///
-    /// # Errors
-    /// At the first difference to the recording.
-    pub fn seek_process(&mut self, pid: i32) -> Result<bool, ReplayError> {
-        self.seek_end()?;
-        if self.process().pid() == pid {
-            return Ok(true);
-        }
-        self.seek(self.begin())?;
-        let mut last = None;
-        while !self.ended() {
-            if self.process().pid() == pid {
-                last = Some(self.position());
-            }
-            self.walk(Until::Exit)?;
-        }
-        Ok(match last {
-            Some(last) => self.seek(last)? == last,
-            None => false,
-        })
-    }
-
     /// The recording's system calls of these numbers: each one's event, and the task that made it. The journal is read once, and
     /// nothing is run.
     ///
@@ -389,7 +366,13 @@ impl Travel {
         let own = self.own(lookout)?;
         if let Some(accessed) = self.process().cpu().seen() {
             let found = own.watched(&accessed.range(), accessed.writes);
-            *watched = Watched::of(self, lookout);
+            if found.is_some() {
+                // It is told of, and none of the others is to be stopped for it again.
+                *watched = Watched::of(self, lookout);
+            } else {
+                // Others that share the bytes may watch them: they find them changed.
+                watched.change(self, lookout);
+            }
             return found.map(|address| Stop::Accessed(Accessed { address, ..accessed }));
         }
         let at = own.at.binary_search(&self.process().cpu().regs().rip);

@@ -8,7 +8,7 @@ mod windows;
 
 use super::trace::formatter;
 use crate::phases::{Phase, Phases};
-use crate::program::{Program, demangled};
+use crate::program::{Program, readable};
 use crate::search::{Place, Statistics, Stop};
 use crate::synthesis::{Cut, Synthesis, Verdict};
 use advice::{advice, of_address};
@@ -156,7 +156,7 @@ impl Where {
     fn new(program: &Program, address: u64) -> Where {
         let place = program.function_at(address).map_or_else(
             || "(no function)".to_owned(),
-            |function| format!("{}+{:#x}", demangled(&function.name), address.wrapping_sub(function.start)),
+            |function| format!("{}+{:#x}", readable(&function.name), address.wrapping_sub(function.start)),
         );
         let mut text = String::new();
         if let Some(instruction) = program.instruction_at(address) {
