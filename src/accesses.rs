@@ -42,8 +42,9 @@ Examples:
   gretel last-write rec 0x55555555a2b0 8 --json | jq -r .position
 
 Below the write stand its callers. The position is that before the write: `gretel gdb rec --at POSITION` goes there.
-Exit code 0 also where nobody wrote. It takes as long as the way between two checkpoints: for many questions about one
-recording, `gretel replay rec --checkpoint-every 0.2` makes them close first.")]
+Exit code 0 also where nobody wrote. It takes as long as the way between two checkpoints. The first question about a
+recording with few leaves more of them in its folder, and says so; `gretel replay rec --checkpoint-every 0.1` makes them
+closer still.")]
 pub(crate) struct LastWriteArgs {
     #[command(flatten)]
     place: PlaceArgs,

@@ -1,6 +1,7 @@
 //! Going back: from one checkpoint to the next older one, each time forward to where the one before began.
 
 use super::scout::Scout;
+use super::watched::Watched;
 use super::{Followed, STRETCH, Stop, Travel, Wanted};
 use crate::checkpoints::shelf::Versions;
 use crate::engine::Until;
@@ -85,6 +86,7 @@ impl Travel {
         wanted: Wanted<'_>,
     ) -> Result<Stop, ReplayError> {
         let here = self.position();
+        self.comes_from = here;
         let pages = self.stored_to(lookout);
         let pages = pages.as_deref();
         let mut behind = Behind { versions: self.versions(pages, here), frames: self.hold(pages) };
@@ -174,9 +176,8 @@ impl Travel {
     /// The pages of all that is looked for, each of its process, where that is nothing but stores.
     fn stored_to(&self, lookout: &Lookout) -> Option<Vec<(i32, Virt)>> {
         let all = match &self.followed {
-            Followed::One(pid) => vec![(*pid, lookout)],
-            Followed::Each(own) => own.iter().map(|(pid, own)| (*pid, own)).collect(),
             Followed::All => return None,
+            Followed::One(_) | Followed::Each(_) => self.named(lookout),
         };
         let mut pages = Vec::new();
         for (pid, lookout) in all {
@@ -271,17 +272,44 @@ impl Travel {
         let begins_at = self.own(lookout).is_some_and(|own| own.at.binary_search(&rip).is_ok());
         let begins_at = begins_at && wanted(self.process(), stop);
         let mut last = begins_at.then(|| (stop, self.position()));
+        let mut watched = Watched::of(self, lookout);
         for _ in 0..most {
-            match self.scan(lookout, Some(end), wanted)? {
+            match self.scan(lookout, &mut watched, Some(end), wanted)? {
                 Some(stop) => last = Some((stop, self.position())),
                 None => {
                     self.look_out(&Lookout::default())?;
-                    return Ok((last, true));
+                    let later = self.found_in_turn(lookout, &mut watched, wanted)?;
+                    return Ok((later.or(last), true));
                 }
             }
         }
         self.look_out(&Lookout::default())?;
         Ok((last, false))
+    }
+
+    /// Where others have changed what a process watches that is not loaded here, it finds that in its own next turn, at most where one
+    /// comes from: that hit.
+    fn found_in_turn(
+        &mut self,
+        lookout: &Lookout,
+        watched: &mut Watched,
+        wanted: Wanted<'_>,
+    ) -> Result<Found, ReplayError> {
+        let mut waiting = watched.changed_elsewhere(self, lookout);
+        let asks = self.asks();
+        let is_asked = || asks.load(Ordering::Relaxed);
+        while !waiting.is_empty() && self.position() < self.comes_from && !self.ended() && !is_asked() {
+            self.walk(Until::Exit)?;
+            let (loaded, at) = (self.process().pid(), self.position());
+            if at > self.comes_from || !waiting.remove(&loaded) {
+                continue;
+            }
+            let stop = watched.change(self, lookout).map(Stop::Changed);
+            if let Some(stop) = stop.filter(|stop| wanted(self.process(), *stop)) {
+                return Ok(Some((stop, at)));
+            }
+        }
+        Ok(None)
     }
 
     /// Goes to `start`, and from there over so many instructions, or to `end`: how many they were.

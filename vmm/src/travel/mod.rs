@@ -12,8 +12,8 @@
 //! finds three stores to them; it goes to the position before the third.
 //!
 //! The map: [`steps`] is one instruction forward, [`back`] goes from checkpoint to older checkpoint, [`narrow`] finds the segments
-//! with stores to a page, [`processes`] finds processes, [`scout`] looks through the stretch before on a second thread, [`watched`] has the watched bytes as they
-//! were last, [`ready`] uses the time in which nobody asks.
+//! with stores to a page, [`processes`] finds processes, [`scout`] looks through the stretch before on a second thread,
+//! [`watched`] has the watched bytes as they were last, [`ready`] leaves checkpoints, and uses the time in which nobody asks.
 
 mod back;
 mod narrow;
@@ -97,6 +97,8 @@ pub struct Travel {
     prepared: Option<Position>,
     /// How long a stretch is in which segments with stores are found first.
     narrows_from: Duration,
+    /// Where the way back began that is being gone, or was.
+    comes_from: Position,
 }
 
 impl Travel {
@@ -124,6 +126,7 @@ impl Travel {
             scouted,
             prepared: None,
             narrows_from: narrow::LONG,
+            comes_from: Position::default(),
         })
     }
 
@@ -179,6 +182,15 @@ impl Travel {
         match &self.followed {
             Followed::Each(own) => own.get(&self.process().pid()),
             _ => self.follows_loaded().then_some(lookout),
+        }
+    }
+
+    /// The processes that are followed by their numbers, whether they live here or not, with what is looked for in each.
+    fn named<'a>(&'a self, lookout: &'a Lookout) -> Vec<(i32, &'a Lookout)> {
+        match &self.followed {
+            Followed::One(pid) => vec![(*pid, lookout)],
+            Followed::All => Vec::new(),
+            Followed::Each(own) => own.iter().map(|(pid, own)| (*pid, own)).collect(),
         }
     }
 
@@ -293,7 +305,8 @@ impl Travel {
         end: Option<Position>,
         wanted: Wanted<'_>,
     ) -> Result<Stop, ReplayError> {
-        let stop = self.scan(lookout, end, wanted)?;
+        let mut watched = Watched::of(self, lookout);
+        let stop = self.scan(lookout, &mut watched, end, wanted)?;
         self.look_out(&Lookout::default())?;
         let asked = self.is_asked();
         Ok(match stop {
@@ -310,7 +323,8 @@ impl Travel {
     /// # Errors
     /// At the first difference to the recording.
     pub fn next(&mut self, lookout: &Lookout, end: Option<Position>) -> Result<Option<Stop>, ReplayError> {
-        self.scan(lookout, end, &mut |_, _| true)
+        let mut watched = Watched::of(self, lookout);
+        self.scan(lookout, &mut watched, end, &mut |_, _| true)
     }
 
     /// Looks for nothing any more.
@@ -321,18 +335,18 @@ impl Travel {
         self.look_out(&Lookout::default())
     }
 
-    /// Runs on to the next thing that is looked for, at most to `end`. `None` when that, or the recording's end, is reached, or somebody
+    /// Runs on to the next thing that is looked for, at most to `end`; `watched` is as it was when one looked last. `None` when that, or the recording's end, is reached, or somebody
     /// asks for a stop.
     fn scan(
         &mut self,
         lookout: &Lookout,
+        watched: &mut Watched,
         end: Option<Position>,
         wanted: Wanted<'_>,
     ) -> Result<Option<Stop>, ReplayError> {
         self.look_out(lookout)?;
         self.note_kernel();
         let mut here = self.position();
-        let mut watched = Watched::of(self, lookout);
         while !self.timeline.ended() && end.is_none_or(|end| here < end) && !self.asks.load(Ordering::Relaxed)
         {
             let now = self.retired()?;
@@ -345,7 +359,7 @@ impl Travel {
             if here == before || end.is_some_and(|end| here > end) {
                 continue;
             }
-            match self.hit(lookout, &mut watched, here.event > before.event) {
+            match self.hit(lookout, watched, here.event > before.event) {
                 // What stands there has not run.
                 Some(Stop::Breakpoint(_)) if end == Some(here) => {}
                 Some(stop) if wanted(self.process(), stop) => return Ok(Some(stop)),

@@ -29,6 +29,7 @@ const SHARE: u64 = 8;
 struct Errand {
     from: Position,
     to: Position,
+    comes_from: Position,
     lookout: Lookout,
     followed: Followed,
 }
@@ -165,7 +166,8 @@ impl Travel {
             self.scout = Scout::new(&self.recording);
         }
         if let Some(scout) = &mut self.scout {
-            scout.send(Errand { from, to, lookout: lookout.clone(), followed: self.followed.clone() });
+            let (lookout, followed) = (lookout.clone(), self.followed.clone());
+            scout.send(Errand { from, to, comes_from: self.comes_from, lookout, followed });
         }
     }
 
@@ -194,8 +196,8 @@ impl Travel {
 
     /// Whether nothing that is looked for is in a stretch; `None` when a stop was asked for.
     fn is_nothing_in(&mut self, errand: Errand) -> Result<Option<bool>, ReplayError> {
-        let Errand { from, to, lookout, followed } = errand;
-        self.followed = followed;
+        let Errand { from, to, comes_from, lookout, followed } = errand;
+        (self.followed, self.comes_from) = (followed, comes_from);
         if self.seek(from)? != from {
             return Ok(None);
         }

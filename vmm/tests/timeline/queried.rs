@@ -217,6 +217,43 @@ fn stores_to_what_is_mapped_for_a_moment_and_to_files_are_found_at_full_speed_to
     }
 }
 
+/// In each of eight turns a child stores to what it shares with its parent, which waits until the child has computed, and called.
+const SHARED: &str = r#"
+    #include <sys/mman.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    int main(void) {
+        volatile long *word = mmap((void *)0x10000000, 4096, 3, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        for (int turn = 1; turn <= 8; turn++) {
+            if (fork() == 0) {
+                *word = turn;
+                for (int call = 0; call < 4; call++) {
+                    for (volatile long n = 0; n < 300000; n++) {}
+                    getppid();
+                }
+                _exit(0);
+            }
+            wait(0);
+        }
+        return 0;
+    }"#;
+
+#[test]
+fn what_another_process_stores_is_found_across_checkpoints_before_its_own_process_runs() {
+    let Some(program) = compiled("shared", SHARED, &[]) else { return };
+    for engine in engines() {
+        let recording = program.record(engine, &[]);
+        keeping(&recording, engine, ALWAYS);
+        let mut travel = Travel::open(&recording, machine(engine)).unwrap();
+        let mut forward = 0;
+        while travel.forward(&writes_to(PAGES)).unwrap() != Stop::End {
+            forward += 1;
+        }
+        let back = writes_backwards(&mut travel, PAGES).len();
+        assert_eq!((forward, back), (9, 9), "with the mapping, on {}", engine.name());
+    }
+}
+
 #[test]
 fn an_access_long_ago_is_found_by_two_as_by_one() {
     let Some(program) = compiled("seldom", STORES, &[]) else { return };
