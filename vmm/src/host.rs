@@ -105,8 +105,9 @@ fn of_memory(name: &str) -> Option<u64> {
 /// The number on the line with this name.
 fn line_of(file: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
-    let mut words = text.lines().map(str::split_whitespace);
-    words.find_map(|mut words| words.next().filter(|word| *word == name).and(words.next()))?.parse().ok()
+    let mut lines = text.lines().map(str::split_whitespace);
+    let number = |mut words: std::str::SplitWhitespace<'_>| (words.next()? == name).then(|| words.next())?;
+    lines.find_map(number)?.parse().ok()
 }
 
 fn number_in(file: &Path) -> Option<u64> {
