@@ -96,6 +96,7 @@ fn why_of_a_bug_is_what_was_decided_last() {
         "in audit",
         ", taken",
         "decided by `cmp",
+        "(the kernel)",
         "= 0x10",
     ] {
         assert!(ran.out().contains(part), "no `{part}` in: {}", ran.out());
