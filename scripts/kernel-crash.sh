@@ -114,7 +114,8 @@ crash() {
 
     # RIP: 0010:FUNCTION+0xOFFSET/0xSIZE
     place=$(sed -n "s/.*RIP: 0010:$function+0x\([0-9a-f]*\)\/.*/\1/p" "$out/recorded" | head -n 1)
-    base=$(tr -d '\r' <"$out/recorded" | awk -v f="$function" '$3 == f && $1 ~ /^[0-9a-f]{16}$/ { print $1; exit }')
+    # Without a repetition by number, which Debian's mawk has not.
+    base=$(tr -d '\r' <"$out/recorded" | awk -v f="$function" '$3 == f && length($1) == 16 && $1 ~ /^[0-9a-f]+$/ { print $1; exit }')
     [ -n "$place" ] && [ -n "$base" ] || die "$name: the kernel did not fault in $function; see $out/recorded"
     at=$(printf '%016x' $((0x$base + 0x$place)))
     registers "$rec" -ex "break *0x$at" -ex 'reverse-continue' >"$out/found"

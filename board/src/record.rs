@@ -23,6 +23,9 @@ const SPACING: u64 = 1 << 30;
 const SHARE: u64 = 8;
 /// So long after it has a driver is a console of virtio ready, unless the guest halts before.
 const SETTLING: u64 = 100_000_000;
+/// So many nanoseconds of its time a guest that takes nothing may wait at least while something is left to be typed. An initial file
+/// system may sleep before there is a shell that takes it.
+const UNTAKEN: u64 = 60_000_000_000;
 /// Checkpoints take no more on disk.
 const ROOM: u64 = 1 << 30;
 
@@ -45,6 +48,10 @@ pub trait Terminal {
     fn wait(&mut self, at_most: Option<Duration>, takes: Takes) -> bool;
     /// Whether nothing will be typed any more.
     fn is_over(&self) -> bool;
+    /// How many bytes were typed that nobody has taken, if no more will come.
+    fn left(&self) -> Option<usize> {
+        self.is_over().then_some(0)
+    }
     /// Whether the recording is to end.
     fn wants_end(&self) -> bool;
     /// Whether a network is at the other end of the machine's card.
@@ -125,7 +132,7 @@ pub struct Recorded {
 }
 
 /// Runs a machine to its end. Once the terminal is over, a guest that has waited for so many nanoseconds of its time and printed
-/// nothing is at its end, too.
+/// nothing is at its end, too; also one that takes nothing of what is left to be typed, after a minute of waiting at the soonest.
 ///
 /// # Errors
 /// When something cannot be written.
@@ -143,6 +150,7 @@ pub fn record(
         terminal,
         patience,
         active: 0,
+        waited: 0,
         was_typed: false,
         ready: None,
         was_told_size: false,
@@ -172,6 +180,8 @@ struct Recorder<'r, T> {
     patience: u64,
     /// When the guest last printed, or was typed to, by its clock.
     active: u64,
+    /// How long it has waited since, by its clock. One that computes for long before it listens has not.
+    waited: u64,
     /// Something was typed.
     was_typed: bool,
     /// When the console of virtio is ready to be typed to, once it has a driver.
@@ -240,8 +250,20 @@ impl<T: Terminal> Recorder<'_, T> {
         }
     }
 
+    /// The guest prints, or takes something.
+    fn act(&mut self) {
+        (self.active, self.waited) = (self.machine.moment().time, 0);
+    }
+
     /// The guest halts: it waits for its timer, or for what is typed before.
     fn idle(&mut self, due: Option<u64>) -> Option<End> {
+        let before = self.machine.moment().time;
+        let end = self.wait(due);
+        self.waited = self.waited.saturating_add(self.machine.moment().time - before);
+        end
+    }
+
+    fn wait(&mut self, due: Option<u64>) -> Option<End> {
         if self.machine.random_wanted() > 0 {
             // It has them at once.
             return None;
@@ -258,6 +280,12 @@ impl<T: Terminal> Recorder<'_, T> {
         if is_over && is_quiet {
             return Some(End::Idle);
         }
+        // Where no more will be typed, and the guest takes nothing of what is left, it would wait for ever.
+        let is_deaf = !is_over && self.terminal.left().is_some() && self.machine.room() == 0;
+        let rest = self.patience.max(UNTAKEN).checked_sub(self.waited);
+        if is_deaf && rest.is_none() {
+            return Some(End::Idle);
+        }
         if !may_receive && (is_over || self.machine.room() == 0) {
             if due.is_none() {
                 return Some(End::Idle);
@@ -265,7 +293,12 @@ impl<T: Terminal> Recorder<'_, T> {
             due.into_iter().for_each(|due| self.machine.wait_until(due));
             return None;
         }
-        let due = if is_over { Some(due.unwrap_or(u64::MAX).min(latest.saturating_add(1))) } else { due };
+        let latest = if is_deaf { now.saturating_add(rest.unwrap_or(0)) } else { latest };
+        let due = if is_over || is_deaf {
+            Some(due.unwrap_or(u64::MAX).min(latest.saturating_add(1)))
+        } else {
+            due
+        };
         let began = Instant::now();
         let takes = Takes { typed: self.machine.room() > 0, packets: self.machine.packet_room() > 0 };
         let is_due = self.terminal.wait(due.map(|due| Duration::from_nanos(due.saturating_sub(now))), takes);
@@ -309,7 +342,7 @@ impl<T: Terminal> Recorder<'_, T> {
         if !std::mem::replace(&mut self.was_typed, true) && (ran >= CHECK || self.checkpoints.count() == 0) {
             self.checkpoint()?;
         }
-        self.active = self.machine.moment().time;
+        self.act();
         self.take_in(Input::Typed(bytes))
     }
 
@@ -361,7 +394,7 @@ impl<T: Terminal> Recorder<'_, T> {
         }
         while self.machine.packet_room() > 0 {
             let Some(packet) = self.terminal.take_packet() else { break };
-            self.active = self.machine.moment().time;
+            self.act();
             self.take_in(Input::Packet(packet))?;
         }
         Ok(())
@@ -381,7 +414,7 @@ impl<T: Terminal> Recorder<'_, T> {
                 self.lost += u64::from(self.machine.is_network_up());
                 continue;
             }
-            self.active = self.machine.moment().time;
+            self.act();
             self.take_in(Input::Frame(bytes))?;
         }
         Ok(())
@@ -434,7 +467,7 @@ impl<T: Terminal> Recorder<'_, T> {
         if !self.machine.has_printed() {
             return Ok(());
         }
-        self.active = self.machine.moment().time;
+        self.act();
         let printed = self.machine.take_printed();
         self.terminal.show(&printed).map_err(RecordError::Shown)
     }

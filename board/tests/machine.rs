@@ -111,6 +111,15 @@ fn a_multiboot_program_finds_what_the_specification_says() {
     assert_eq!((ended(None, &flags), ended(Some(b"file"), &flags)), (0x245, 0x24d));
     // mov eax, [ebx+8]
     assert_eq!(ended(None, &[0x8b, 0x43, 0x08]), 15 << 10, "KiB above the first MiB");
+    // movzx eax, word [0x40e]; the same of 0x413
+    assert_eq!(
+        ended(None, &[0x0f, 0xb7, 0x05, 0x0e, 0x04, 0, 0]),
+        0x9f00,
+        "the segment of the firmware's data"
+    );
+    assert_eq!(ended(None, &[0x0f, 0xb7, 0x05, 0x13, 0x04, 0, 0]), 636, "KiB below it, as mem_lower has");
+    // mov eax, [ebx+4]
+    assert_eq!(ended(None, &[0x8b, 0x43, 0x04]), 636);
     // mov esi, [ebx+16]; mov eax, [esi+7]
     assert_eq!(ended(None, &[0x8b, 0x73, 0x10, 0x8b, 0x46, 0x07]), u32::from_le_bytes(*b"a b\0"));
     // mov esi, [ebx+24]; mov esi, [esi]; mov eax, [esi]

@@ -17,6 +17,7 @@
  *   clear   clears a page with one instruction between two loops, the second of which ends as chain does
  *   storm   raises an exception whose handler raises it again, on a stack that each of them begins anew
  *   lost    goes on with page tables that lead to themselves, and have nothing of it: a triple fault
+ *   idle    takes the timer's interrupts, and nothing that is typed
  *   panic, reset, triple, halt, wait: ends so; else it switches the machine off
  */
 #include <stdint.h>
@@ -490,6 +491,7 @@ void kernel_main(const uint8_t *parameters) {
     asm volatile("int3");
   }
   if (has_word("halt")) asm volatile("cli\n hlt");
+  if (has_word("idle")) for (apic(0x380, 100000000);;) asm volatile("sti\n hlt");
   if (has_word("wait")) asm volatile("sti\n hlt");
   out16(0x604, 0x2000 | 5 << 10);
 }

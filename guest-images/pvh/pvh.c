@@ -2,6 +2,7 @@
  * A program without a system that a PVH loader enters (Xen's direct boot ABI for x86): it checks what the ABI promises, prints on COM1
  * what it was given, and ends as its command line asks:
  *
+ *   poll    echoes what is typed up to a carriage return, without an interrupt
  *   exit    with status 3 of isa-debug-exit
  *   crash   walks a chain, the last item of which leads nowhere (32 bits: ends in UD2), without an IDT: a triple fault
  *   else it switches the machine off
@@ -59,6 +60,11 @@ struct start_info {
 struct module { uint64_t at, size, command_line, reserved; };
 struct area { uint64_t start, size; uint32_t kind, reserved; };
 
+static uint8_t in8(uint16_t port) {
+  uint8_t value;
+  asm volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
+  return value;
+}
 static void out8(uint16_t port, uint8_t value) { asm volatile("outb %0, %1" ::"a"(value), "Nd"(port)); }
 static void out16(uint16_t port, uint16_t value) { asm volatile("outw %0, %1" ::"a"(value), "Nd"(port)); }
 
@@ -105,6 +111,16 @@ static void crash(void) {
   walk(items);
 }
 
+/* By the line's status alone: whether something has been received (1). */
+static void poll(void) {
+  uint8_t byte;
+  do {
+    while (!(in8(COM1 + 5) & 1)) {}
+    byte = in8(COM1), out8(COM1, byte);
+  } while (byte != '\r');
+  print("\n");
+}
+
 void pvh_main(void) {
   const struct start_info *info = pointer(entry[0]);
   check("magic", info->magic == 0x336ec578);
@@ -125,6 +141,7 @@ void pvh_main(void) {
     for (uint64_t k = 0; k < modules[n].size; k++) out8(COM1, content[k]);
     print("\r\n");
   }
+  if (has_word(command_line, "poll")) poll();
   print("END\r\n");
   if (has_word(command_line, "exit")) out8(0xf4, 3);
   if (has_word(command_line, "crash")) crash();

@@ -218,10 +218,14 @@ pub(crate) fn record(
     let patience = u64::try_from(machine.idle.as_nanos()).unwrap_or(u64::MAX);
     let recorded = board::record::record(&mut board, &mut writer, &mut checkpoints, &mut console, patience);
     let (unread, unsent) = console.lost();
+    let untaken = console.untaken(board.console_size().is_some());
     drop(console);
     let recorded = recorded.map_err(|error| failure(&error, &recording))?;
     let core = write_core(&board, &recording, &recorded.end, given.branches);
     report(&recording, &writer, &recorded, core.as_ref().copied().unwrap_or_default());
+    if matches!(recorded.end, End::Idle | End::Stopped) {
+        untaken.iter().for_each(|untaken| say!("gretel: {untaken}"));
+    }
     say_lost(recorded.lost + unread, unsent);
     say_left_out(recorded.left_out);
     core.map(|_| exit_code(&recorded.end))

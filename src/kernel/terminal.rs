@@ -46,6 +46,8 @@ pub(super) struct Outside {
 pub(super) struct Console {
     arrived: Receiver<Arrived>,
     typed: VecDeque<u8>,
+    /// How many bytes of it were taken.
+    taken: usize,
     frames: VecDeque<Vec<u8>>,
     /// The network, if there is one.
     network: Option<Sender>,
@@ -90,6 +92,7 @@ impl Console {
         Ok(Console {
             arrived,
             typed,
+            taken: 0,
             frames,
             network,
             peers,
@@ -111,6 +114,22 @@ impl Console {
     /// How many frames nobody took: that came, and that were sent.
     pub(super) fn lost(&self) -> (u64, u64) {
         (self.lost, self.network.as_ref().map_or(0, |network| network.lost))
+    }
+
+    /// What was typed that the guest never took, and why, if there is any.
+    pub(super) fn untaken(&mut self, is_virtio: bool) -> Option<String> {
+        self.look();
+        let left = self.typed.len();
+        let why = match (self.taken, is_virtio) {
+            (0, true) => "the guest has no driver for the console of virtio".to_owned(),
+            (0, false) => {
+                "the guest has neither switched the receive interrupt of COM1 on nor polled it (Linux listens there with \
+                 console=ttyS0 in --cmdline)"
+                    .to_owned()
+            }
+            (taken, _) => format!("the guest took {taken} before them, and no more"),
+        };
+        (left > 0).then(|| format!("{left} bytes that were typed were never taken: {why}"))
     }
 
     fn receive(&mut self, arrived: Arrived) {
@@ -177,6 +196,7 @@ impl Terminal for Console {
     fn take(&mut self, most: usize) -> Vec<u8> {
         self.look();
         let most = most.min(self.typed.len());
+        self.taken += most;
         self.typed.drain(..most).collect()
     }
 
@@ -252,6 +272,10 @@ impl Terminal for Console {
 
     fn is_over(&self) -> bool {
         self.is_over && self.typed.is_empty()
+    }
+
+    fn left(&self) -> Option<usize> {
+        self.is_over.then_some(self.typed.len())
     }
 
     fn wants_end(&self) -> bool {

@@ -24,8 +24,8 @@ use crate::summary::crashed_too;
 use asked::Asked;
 use html::{Html, escaped, text};
 use serde_json::Value;
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,19 +71,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(Failure::new(Code::Damaged, format!("cannot read {}: {error}", args.input.display())));
     }
     let other = other_process(args)?;
-    let cannot_write = |error: std::io::Error| {
-        let hint =
-            if error.kind() == std::io::ErrorKind::AlreadyExists { " (--force replaces it)" } else { "" };
+    let cannot_write = |error: io::Error| {
+        let hint = if error.kind() == io::ErrorKind::AlreadyExists { " (--force replaces it)" } else { "" };
         Failure::new(Code::Write, format!("cannot write {}: {error}{hint}", args.output.display()))
     };
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    if args.force {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
-    };
-    let mut file = options.open(&args.output).map_err(cannot_write)?;
+    // That it can be written is known before the work. Until there is a page it is not there, or what it was: who interrupts this, or asks
+    // for what is not known, finds no empty file in the way of the next try.
+    if open(args).map_err(cannot_write)?.is_new {
+        fs::remove_file(&args.output).map_err(cannot_write)?;
+    }
     let asked = Asked::ask(args, other.as_ref())?;
     asked.missing().for_each(|(what, why)| say!("gretel: the page has no {what}: {why}"));
     if let [first, rest @ ..] = asked.damage() {
@@ -91,14 +87,49 @@ pub(crate) fn run(args: &Args) -> Outcome {
         say!("gretel: the core is damaged, the page is of what it has: {}{more}", text(first));
     }
     if !asked.has_anything() {
-        // Made by this command a moment ago; where it stays, it is empty.
-        let _ = std::fs::remove_file(&args.output);
         let why = format!("nothing is known of {}, and no page was written", args.input.display());
         return Err(Failure::new(Code::Damaged, why));
     }
-    file.write_all(page(args, &asked).as_bytes()).and_then(|()| file.flush()).map_err(cannot_write)?;
+    let page = page(args, &asked);
+    let mut opened = open(args).map_err(cannot_write)?;
+    opened.replace(page.as_bytes()).map_err(|error| {
+        if opened.is_new {
+            // The disk may be full: part of a page is none.
+            let _ = fs::remove_file(&args.output);
+        }
+        cannot_write(error)
+    })?;
     say!("gretel: next: open {} in a browser", shell::word(&args.output));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The file of the page.
+struct Opened {
+    file: File,
+    /// It was not there before.
+    is_new: bool,
+}
+
+/// Opens the file of the page: with `--force` one that is there, which may be a device, and keeps what it has.
+fn open(args: &Args) -> io::Result<Opened> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    match options.clone().create_new(true).open(&args.output) {
+        Err(error) if args.force && error.kind() == io::ErrorKind::AlreadyExists => {
+            Ok(Opened { file: options.create(true).open(&args.output)?, is_new: false })
+        }
+        new => Ok(Opened { file: new?, is_new: true }),
+    }
+}
+
+impl Opened {
+    fn replace(&mut self, page: &[u8]) -> io::Result<()> {
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        self.file.write_all(page)?;
+        self.file.flush()
+    }
 }
 
 /// A process that is not the first of a recording, and its core.

@@ -35,13 +35,17 @@ impl Place {
         }
     }
 
-    /// What an address is in of the program of a core, which has no files any more.
+    /// What an address is in of the program of a core, which has no files any more. Of a kernel that is itself or one of its modules.
     pub(crate) fn of_program(program: &Program, address: u64) -> Option<Place> {
         let function = program.function_at(address)?;
+        let (name, module) = match program.is_kernel() {
+            true => of_kernel(&function.name),
+            false => (&*function.name, "the program"),
+        };
         Some(Place {
-            module: "the program".to_owned(),
+            module: module.to_owned(),
             offset: address,
-            function: Some((readable(&function.name), address.wrapping_sub(function.start))),
+            function: Some((readable(name), address.wrapping_sub(function.start))),
             source: program.source_frames(address),
         })
     }
@@ -107,6 +111,12 @@ impl Place {
     }
 }
 
+/// The name of a function and what has it, where a kernel's are as it prints them: `do_work [its_module]`.
+fn of_kernel(name: &str) -> (&str, &str) {
+    let in_module = name.split_once(" [").and_then(|(name, rest)| Some((name, rest.strip_suffix(']')?)));
+    in_module.unwrap_or((name, "the kernel"))
+}
+
 fn is_own(frame: &SourceFrame) -> bool {
     frame.file.as_ref().is_some_and(|file| !FOREIGN.iter().any(|folder| file.contains(folder)))
 }
@@ -133,6 +143,12 @@ impl fmt::Display for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_function_of_a_kernel_is_its_own_or_of_a_module() {
+        assert_eq!(of_kernel("walk [null_deref]"), ("walk", "null_deref"));
+        assert_eq!(of_kernel("memcpy"), ("memcpy", "the kernel"));
+    }
 
     #[test]
     fn what_is_inlined_of_headers_has_the_line_of_the_source_that_called_for_it() {

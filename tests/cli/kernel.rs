@@ -186,6 +186,20 @@ fn typed(place: &Place, arguments: &[&str], text: &[u8]) -> crate::Ran {
     finished(&child.wait_with_output().expect("it ends"))
 }
 
+/// A guest that takes none of what is typed is at its end when it has only waited for a minute of its time, and that is said.
+#[test]
+fn a_guest_that_takes_nothing_ends() {
+    let place = Place::new();
+    let ran = typed(&place, &record("idle", &["--idle", "1"]), b"some text\r");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let said = "10 bytes that were typed were never taken: the guest has neither switched the receive interrupt of COM1 on";
+    assert!(ran.err.contains(said), "{}", ran.err);
+    let result = replayed(&place);
+    assert_eq!((&result["end"], &result["typed"]), (&Value::from("idle"), &Value::from(0)));
+    let waited = result["nanoseconds"].as_u64().expect("a time");
+    assert!((60_000_000_000..70_000_000_000).contains(&waited), "{waited}");
+}
+
 /// Checkpoints are before the first key and at the end; a recording that begins at one needs the other recording no more.
 #[test]
 fn a_recording_begins_behind_the_boot_of_another() {

@@ -65,6 +65,25 @@ fn a_page_has_all_that_is_known() {
     assert_eq!(ran.code, USAGE, "{}", ran.err);
 }
 
+/// Whoever interrupts it finds no empty page that would be in the way of the next one, and the old page as it was.
+#[test]
+fn an_interrupted_report_leaves_no_empty_page() {
+    let Some(place) = recorded() else { return };
+    place.write("old.html", "old");
+    for output in ["new.html", "old.html"] {
+        let arguments = ["report", "rec", "-o", output, "--force"];
+        let mut child = place.command(env!("CARGO_BIN_EXE_gretel"), &arguments).spawn().expect("gretel runs");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        child.kill().expect("it is ended");
+        child.wait().expect("it ends");
+        // Where the machine was fast, it is whole.
+        let page = std::fs::read_to_string(place.path(output)).ok();
+        let is_whole = page.as_ref().is_some_and(|page| page.contains("</html>"));
+        let before = (output == "old.html").then(|| "old".to_owned());
+        assert!(is_whole || page == before, "{output}: {page:?}");
+    }
+}
+
 #[test]
 fn threads_are_shown_with_their_places_and_below_their_process() {
     let program = r#"

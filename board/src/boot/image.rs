@@ -27,7 +27,10 @@ impl Image {
             return Ok(Image { elf: file.to_vec(), header: None });
         }
         if file.get(0x202..0x206) != Some(b"HdrS") {
-            return Err(BootError::NotAKernel);
+            return Err(other(file));
+        }
+        if names_no_payload(file) {
+            return Err(BootError::NotLinux);
         }
         let (header, payload) = parts(file).ok_or(BootError::Cut)?;
         let elf = decompress(payload)?;
@@ -36,6 +39,26 @@ impl Image {
         }
         Ok(Image { elf, header: Some(header.to_vec()) })
     }
+}
+
+/// What a file is that is no kernel, if that is to be seen.
+fn other(file: &[u8]) -> BootError {
+    match file {
+        [0x1f, 0x8b, ..] => BootError::Packed("gzip"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => BootError::Packed("zstd"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => BootError::Packed("xz"),
+        [b'B', b'Z', b'h', ..] => BootError::Packed("bzip2"),
+        [b'M', b'Z', ..] => BootError::Efi,
+        _ => BootError::NotAKernel,
+    }
+}
+
+/// Whether the header is of a protocol before 2.08, which has no fields for a payload, or says that there is none. Then the code
+/// behind the setup is a program, in whatever form.
+fn names_no_payload(file: &[u8]) -> bool {
+    const WITH_PAYLOAD: u16 = 0x208;
+    let version = file.get(0x206..).and_then(<[u8]>::first_chunk).copied().map(u16::from_le_bytes);
+    version.is_some_and(|version| version < WITH_PAYLOAD) || file.get(0x24c..0x250) == Some(&[0; 4])
 }
 
 /// The setup header and the payload.
@@ -111,7 +134,7 @@ mod tests {
         let mut file = vec![0; 2 * SECTOR];
         file[HEADER] = 1;
         file[0x201] = 0x66;
-        file[0x202..0x206].copy_from_slice(b"HdrS");
+        file[0x202..0x208].copy_from_slice(b"HdrS\x0f\x02");
         file[0x24c..0x250].copy_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
         file.extend_from_slice(payload);
         file
@@ -149,6 +172,15 @@ mod tests {
     fn what_is_no_kernel_is_told_from_one_that_is_cut_or_damaged() {
         let said = |file: &[u8]| Image::of(file).err().unwrap().to_string();
         assert!(said(b"#!/bin/sh").contains("neither"));
+        assert!(said(&[0x1f, 0x8b, 8, 0]).contains("unpack it first: gzip -dc"));
+        assert!(said(b"\xfd7zXZ\0rest").contains("xz -dc"));
+        assert!(said(b"MZ\x90").contains("UEFI"));
+        // As memtest86+ is, which names no payload, and iPXE, whose protocol is older than payloads: text is where they would be.
+        assert!(said(&bz_image(&[])).contains("no compressed kernel"));
+        let mut older = bz_image(b"BZh");
+        older[0x206] = 7;
+        older[0x248..0x250].copy_from_slice(b"1.0.0+gi");
+        assert!(said(&older).contains("no compressed kernel"));
         let whole = bz_image(&[0x1f, 0x8b, 8, 0]);
         assert!(said(&whole[..1024 + 2]).contains("cut"));
         assert!(said(&whole).contains("cannot be decompressed"));

@@ -82,6 +82,18 @@ pub enum BootError {
     /// The file ends early.
     #[error("it is cut: it ends before its compressed kernel does")]
     Cut,
+    /// A file that is packed as a whole.
+    #[error("it is compressed by {0}; unpack it first: {0} -dc FILE >UNPACKED")]
+    Packed(&'static str),
+    /// A program of UEFI.
+    #[error("it is a program of UEFI, which is not served; a bzImage or an ELF file of the kernel is")]
+    Efi,
+    /// A program with the header of a Linux that is none.
+    #[error(
+        "it has the header of a bzImage, but no compressed kernel in it: it is no Linux since 2.6.26, and begins in code of its own as \
+         iPXE and memtest86+ do, which is not served (an ELF file of the program is)"
+    )]
+    NotLinux,
     /// A compression that is not served.
     #[error("its kernel is compressed by {0}; gzip, LZ4, xz and zstd are served (or give the vmlinux)")]
     Compression(&'static str),

@@ -5,6 +5,9 @@
 //! file is to be (flag 16) is obeyed in place of the ELF program headers. eax is a magic number, ebx
 //! points to [`INFO`]: how much memory there is, its map, the command line, and as the one module the initial file system. By custom the
 //! first word of the command line is the program's name, which is `kernel` here.
+//!
+//! These programs know that firmware ran before, and some ask its data area how much low memory there is, in place of the map (Xen, which
+//! takes the lesser of both for its trampoline).
 
 use super::image::Image;
 use super::{BootError, COMMAND_LINE, LOW_END, Loader, MEGABYTE, PARAMETERS, Setup, narrow};
@@ -29,6 +32,10 @@ const INFO: u64 = PARAMETERS;
 const MODULES: u64 = INFO + 0x80;
 const MAP: u64 = INFO + 0x100;
 const NAME: u64 = INFO + 0x200;
+
+/// What the firmware of a PC says of low memory: the segment of its own data at the end, and the KiB before that.
+const FIRMWARE_SEGMENT: u64 = 0x40e;
+const FIRMWARE_KIB: u64 = 0x413;
 
 /// A header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +155,9 @@ impl Loader<'_> {
         self.long(INFO, FLAGS | if module.is_some() { HAS_MODULES } else { 0 })?;
         self.long(INFO + 4, low(LOW_END / 1024))?;
         self.long(INFO + 8, low(upper / 1024))?;
+        let short = |n: u64| u16::try_from(n).unwrap_or(u16::MAX).to_le_bytes();
+        self.put(FIRMWARE_SEGMENT, &short(LOW_END >> 4), "start")?;
+        self.put(FIRMWARE_KIB, &short(LOW_END / 1024), "start")?;
         self.long(INFO + 16, low(COMMAND_LINE))?;
         let text = [b"kernel ", setup.command_line.as_bytes(), &[0]].concat();
         self.put(COMMAND_LINE, &text, "command line")?;

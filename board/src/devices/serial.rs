@@ -22,16 +22,32 @@ impl Trigger for Wire {
     }
 }
 
+/// Registers of the port.
+const INTERRUPTS: u8 = 1;
+const FIFOS: u8 = 2;
+const LINE_CONTROL: u8 = 3;
+const LINE_STATUS: u8 = 5;
+
+/// Who reads the line's status so often, and writes nothing meanwhile, waits for what is typed. Before a byte is transmitted it is read
+/// once, since there is always room for one here, and a driver that looks what the port is (Linux, drivers/tty/serial/8250: `autoconfig`,
+/// `serial8250_do_startup`) reads it a few times.
+const POLLS: u32 = 64;
+
 /// The port.
 pub(super) struct Com1 {
     serial: Serial<Wire, NoEvents, Screen>,
     wire: Wire,
+    /// How often the line's status was read since something was written.
+    polls: u32,
+    /// The guest polls for what is typed, without the interrupt. That is no state of the machine's: it decides what a recorder types, which
+    /// the journal has. A machine at a checkpoint shows it again.
+    is_polled: bool,
 }
 
 impl Default for Com1 {
     fn default() -> Com1 {
         let wire = Wire::default();
-        Com1 { serial: Serial::new(wire.clone(), Screen::default()), wire }
+        Com1::new(Serial::new(wire.clone(), Screen::default()), wire)
     }
 }
 
@@ -54,18 +70,29 @@ impl Saved for Com1 {
         let serial = Serial::from_state(&state, wire.clone(), NoEvents, screen).ok()?;
         // Making it may pulse the wire.
         wire.0.set(is_pulsed);
-        Some(Com1 { serial, wire })
+        Some(Com1::new(serial, wire))
     }
 }
 
 impl Com1 {
+    fn new(serial: Serial<Wire, NoEvents, Screen>, wire: Wire) -> Com1 {
+        Com1 { serial, wire, polls: 0, is_polled: false }
+    }
+
     /// IN from one of its eight ports.
     pub(super) fn read(&mut self, port: u16) -> u8 {
+        if offset(port) == LINE_STATUS {
+            self.polls = self.polls.saturating_add(1);
+            self.is_polled |= self.polls >= POLLS;
+        }
         self.serial.read(offset(port))
     }
 
     /// OUT to one of them.
     pub(super) fn write(&mut self, port: u16, value: u8) {
+        self.polls = 0;
+        // Who sets the port up is another one, as the kernel behind a boot loader, and clears what it has received.
+        self.is_polled &= !matches!(offset(port), INTERRUPTS | FIFOS | LINE_CONTROL);
         // Neither the wire nor the screen fails.
         let _ = self.serial.write(offset(port), value);
     }
@@ -75,11 +102,11 @@ impl Com1 {
         self.wire.0.take()
     }
 
-    /// How many bytes may be typed now. None before the guest has its interrupt on, so that nothing is lost while it boots.
+    /// How many bytes may be typed now. None before the guest has its interrupt on or polls, so that nothing is lost while it boots.
     pub(super) fn room(&self) -> usize {
         const RECEIVED: u8 = 1;
-        let is_open = self.serial.state().interrupt_enable & RECEIVED != 0;
-        if is_open { self.serial.fifo_capacity() } else { 0 }
+        let is_open = || self.serial.state().interrupt_enable & RECEIVED != 0;
+        if self.is_polled || is_open() { self.serial.fifo_capacity() } else { 0 }
     }
 
     /// Types bytes: no more than there is room for.
@@ -118,5 +145,29 @@ mod tests {
         assert_eq!((com1.read(0x3fd) & 1, com1.read(0x3f8)), (1, b'a'));
         com1.write(0x3f8, b'b');
         assert_eq!(com1.screen_mut().take_printed(), b"b");
+    }
+    /// What is transmitted is not in the way of it; a set-up is, in which a driver reads a few times, and whoever waits until it may
+    /// transmit reads once for each byte.
+    #[test]
+    fn a_guest_that_polls_is_typed_to() {
+        let mut com1 = Com1::default();
+        let poll = |com1: &mut Com1, times: u32| (0..times).for_each(|_| assert_eq!(com1.read(0x3fd) & 1, 0));
+        for _ in 0..POLLS {
+            poll(&mut com1, POLLS - 1);
+            com1.write(0x3f8, b'b');
+        }
+        assert_eq!(com1.room(), 0, "it transmits");
+        poll(&mut com1, POLLS);
+        assert!(com1.room() > 0);
+        com1.write(0x3f8, b'b');
+        assert!(com1.room() > 0, "an echo");
+        com1.type_bytes(b"a");
+        assert_eq!((com1.read(0x3fd) & 1, com1.read(0x3f8), com1.take_pulse()), (1, b'a', false));
+        for setup in [0x3f9, 0x3fa, 0x3fb] {
+            poll(&mut com1, POLLS);
+            assert!(com1.room() > 0);
+            com1.write(setup, 0);
+            assert_eq!(com1.room(), 0, "{setup:#x}");
+        }
     }
 }

@@ -22,7 +22,7 @@ use vmm::journal::numbers::{Cursor, put_bytes, put_digest, put_u64};
 pub const VERSION: u32 = 5;
 /// The version of all that a guest sees and the journal does not hold: the devices, what takes how long, CPUID, what is in memory at
 /// the start, the semantics of instructions. A change of any of these raises it.
-pub const BEHAVIOUR: u32 = 7;
+pub const BEHAVIOUR: u32 = 8;
 const MARKER: &[u8; 4] = b"GMFR";
 
 /// What a disk begins with.

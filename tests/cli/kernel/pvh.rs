@@ -1,6 +1,6 @@
 //! Programs that a PVH loader enters: guest-images/pvh, of 64 and of 32 bits.
 
-use super::{ABORTED, replayed};
+use super::{ABORTED, replayed, typed};
 use crate::{PROGRAM, Place, Ran};
 use serde_json::Value;
 use std::fs;
@@ -34,6 +34,21 @@ fn a_program_finds_what_the_abi_promises() {
         let ran = record(&place, kernel, "exit", &[]);
         assert!(ran.code == 7 && !ran.out().contains("module"), "{kernel}: {} {}", ran.code, ran.out());
         assert_eq!(replayed(&place)["equal"], Value::from(true));
+    }
+}
+
+/// A program that polls COM1 needs no interrupt to be typed to.
+#[test]
+fn a_program_that_polls_is_typed_to() {
+    let place = Place::new();
+    for kernel in [WIDE, NARROW] {
+        let arguments = ["record", "--kernel", kernel, "-o", "rec", "--force", "--cmdline", "poll"];
+        let ran = typed(&place, &arguments, b"some text\r");
+        assert_eq!(ran.code, 0, "{kernel}: {}", ran.err);
+        assert!(ran.out().ends_with("some text\r\nEND\r\n"), "{}", ran.out());
+        let result = replayed(&place);
+        assert_eq!((&result["typed"], &result["equal"]), (&10.into(), &true.into()));
+        assert_eq!(place.gretel(&["replay", "rec", "--output"]).out(), ran.out());
     }
 }
 

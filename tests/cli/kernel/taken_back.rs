@@ -82,6 +82,8 @@ fn a_port_of_a_device_is_a_barrier() {
     let barriers = result["explain"]["barriers"].as_array().expect("barriers");
     assert!(barriers.iter().any(|barrier| barrier["why"] == "a port of a device"), "{barriers:?}");
     assert_eq!(result["explain"]["windows_of"], "recording");
+    // It makes no system calls that crumbs could tell of.
+    assert_eq!(result["explain"]["crumbs"], Value::Null);
 }
 
 /// No value makes UD2 fault. What decided to come to it is the question: the comparison, with what was compared.
@@ -96,6 +98,7 @@ fn why_of_a_bug_is_what_was_decided_last() {
         "in audit",
         ", taken",
         "decided by `cmp",
+        "(the kernel)",
         "= 0x10",
     ] {
         assert!(ran.out().contains(part), "no `{part}` in: {}", ran.out());

@@ -40,8 +40,8 @@ pub struct Explanation {
     pub windows: Vec<Window>,
     /// Whether the windows are measured on the recording, or on the path of the suffix.
     pub windows_of: &'static str,
-    /// How many system calls the crumbs tell of.
-    pub crumbs: usize,
+    /// How many system calls the crumbs tell of; null of a kernel, of whose crumbs only the newest is used.
+    pub crumbs: Option<usize>,
     /// Seconds in each phase.
     pub seconds: BTreeMap<&'static str, f64>,
 }
@@ -140,7 +140,7 @@ impl Explanation {
             barriers: barriers(program, &synthesis.statistics),
             windows: windows::windows(program, path, known.crash, known.records),
             windows_of: if known.truth.is_some() { "recording" } else { "suffix" },
-            crumbs: known.crumbs,
+            crumbs: (!program.is_kernel()).then_some(known.crumbs),
             seconds: seconds(&synthesis.phases),
         }
     }

@@ -39,11 +39,15 @@ impl Display for Explanation {
             self.windows.iter().try_for_each(|window| window.show(f, used))?;
         }
         match self.crumbs {
-            0 => writeln!(
+            None => writeln!(
+                f,
+                "\ncrumbs: the search of a kernel uses the newest alone: how much has retired since the processor came in by it"
+            )?,
+            Some(0) => writeln!(
                 f,
                 "\ncrumbs: none; with them each system call is known, and what retired between them"
             )?,
-            n => writeln!(f, "\ncrumbs: {n} system calls are known")?,
+            Some(n) => writeln!(f, "\ncrumbs: {n} system calls are known")?,
         }
         let seconds: Vec<String> =
             self.seconds.iter().map(|(phase, seconds)| format!("{phase} {seconds:.2}")).collect();
