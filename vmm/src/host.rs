@@ -105,9 +105,9 @@ fn of_memory(name: &str) -> Option<u64> {
 /// The number on the line with this name.
 fn line_of(file: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
-    let mut lines = text.lines().map(str::split_whitespace);
-    let number = |mut words: std::str::SplitWhitespace<'_>| (words.next()? == name).then(|| words.next())?;
-    lines.find_map(number)?.parse().ok()
+    let mut lines = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    let (_, rest) = lines.find(|(word, _)| *word == name)?;
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 fn number_in(file: &Path) -> Option<u64> {
