@@ -157,7 +157,7 @@ summarize() {
 
 main() {
     local only=. jobs=2 engine=soft out=kvm-unit-tests-out
-    SRC= LIMIT=120 GRETEL=$(dirname "$0")/../${CARGO_TARGET_DIR:-target}/release/gretel
+    SRC= LIMIT=240 GRETEL=$(dirname "$0")/../${CARGO_TARGET_DIR:-target}/release/gretel
     while [ $# -gt 0 ]; do
         case $1 in
         --engine) engine=${2:?} && shift 2 ;;

@@ -60,7 +60,7 @@ fn without_defaults(text: &str) -> String {
             continue;
         }
         // The brackets of operators are none.
-        let len = operator(rest).unwrap_or(next.len_utf8());
+        let len = operator(rest).unwrap_or_else(|| next.len_utf8());
         if len == next.len_utf8() {
             match next {
                 '<' | '(' => open.push(next),
@@ -79,7 +79,7 @@ fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut at) = (1, 0);
     while depth > 0 {
         let next = text[at..].chars().next()?;
-        let len = operator(&text[at..]).unwrap_or(next.len_utf8());
+        let len = operator(&text[at..]).unwrap_or_else(|| next.len_utf8());
         if len == next.len_utf8() {
             match next {
                 '<' => depth += 1,
