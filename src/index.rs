@@ -52,8 +52,11 @@ pub(crate) fn make(travel: &mut Travel, recording: &Recording) -> Result<(), Fai
     Ok(())
 }
 
-/// Whether those that there are do not suffice.
+/// Whether those that there are do not suffice. What a replay has left once, it would leave again.
 fn pays(shelf: &Shelf) -> bool {
+    if shelf.is_of_replay() {
+        return false;
+    }
     let count = u32::try_from(shelf.newest_first().count()).unwrap_or(u32::MAX);
     shelf.newest_first().next().is_none_or(|(_, newest)| {
         let spent = Duration::from_nanos(newest.spent);

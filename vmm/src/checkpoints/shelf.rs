@@ -134,6 +134,12 @@ impl Shelf {
         })
     }
 
+    /// Whether a replay has left the checkpoints, page by page: a recorder begins a frame of the journal at each of its own.
+    #[must_use]
+    pub fn is_of_replay(&self) -> bool {
+        self.newest_first().any(|(_, about)| about.record > 0)
+    }
+
     /// What is known of a checkpoint.
     #[must_use]
     pub fn about(&self, at: At) -> Option<About> {
