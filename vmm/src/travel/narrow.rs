@@ -61,7 +61,8 @@ impl Travel {
     /// Whether it is worth the while to find segments in a stretch that takes so long.
     pub(super) fn is_narrowed(&self, start: Position, end: Position, takes: Duration) -> bool {
         let is_long = takes >= self.narrows_from && end.event > start.event + 1;
-        is_long && self.process().engine_kind() == EngineKind::Kvm
+        // Where processors take turns, the one that does not count runs such a stretch, though it may not have run yet.
+        is_long && (self.process().takes_turns() || self.process().engine_kind() == EngineKind::Kvm)
     }
 
     /// The last hit between here, where a checkpoint is, and `end`, with its position; what is looked for is stores to these pages. And
