@@ -4,8 +4,8 @@
 //! something was (vmm's `travel`). A recorder leaves few, since they would cost the program too much. Where there is none at all, who
 //! goes to the end goes all the way anyway, and leaves some on it; where they are far apart, that way is gone once more.
 //!
-//! Example: of twenty seconds of python3 a recorder has left three checkpoints. The first `gretel last-write` replays it in 25 s, leaves
-//! forty, and says so; each question after it takes two seconds.
+//! Example: of twenty seconds of python3 a recorder has left three checkpoints. The first `gretel last-write` replays all of it, leaves ten
+//! more, and says so; each question after it takes seconds.
 
 use crate::exit::Failure;
 use crate::log::{say, spinner};
