@@ -54,7 +54,8 @@ pub(crate) struct Args {
     /// The function: its name, FILE:LINE, or its address
     #[arg(value_name = "FUNCTION")]
     function: String,
-    /// Of which process, by its number in the recording, or `all` (default: the first if it crashed, else the one that is loaded at the end)
+    /// Of which process, by its number in the recording, or `all` (default: the first if it crashed, else the one that is loaded at the
+    /// end)
     #[arg(long, value_name = "PID", value_parser = whose)]
     pid: Option<Whose>,
     /// Only calls that begin here or later: an event by its number, or EVENT+INSTRUCTIONS

@@ -335,8 +335,8 @@ impl Travel {
         self.look_out(&Lookout::default())
     }
 
-    /// Runs on to the next thing that is looked for, at most to `end`; `watched` is as it was when one looked last. `None` when that, or the recording's end, is reached, or somebody
-    /// asks for a stop.
+    /// Runs on to the next thing that is looked for, at most to `end`; `watched` is as it was when one looked last. `None` when that end,
+    /// or the recording's, is reached, or somebody asks for a stop.
     fn scan(
         &mut self,
         lookout: &Lookout,

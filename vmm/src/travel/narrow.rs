@@ -108,7 +108,8 @@ impl Travel {
             if self.asks.load(Ordering::Relaxed) {
                 break;
             }
-            last = found.or(last);
+            // What another process stored in this one is found in its own process's turn, which may be behind the next.
+            last = last.into_iter().chain(found).max_by_key(|(_, at)| *at);
         }
         Ok(last)
     }
