@@ -5,10 +5,11 @@ mod shared;
 use crate::Outcome;
 use crate::core_file::hex;
 use crate::engine::Choice;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::followed::{self, Followed};
 use crate::log::{say, spinner};
 use crate::moment::{name_place, places};
+use crate::named::{self, Named};
 use crate::output::{Printed, print};
 use crate::replay::failure;
 use crate::shell;
@@ -29,13 +30,17 @@ const FRAMES: usize = 8;
 /// Bytes that can be asked for at once.
 const LARGEST: u64 = 1 << 16;
 
-/// Show who wrote some bytes of memory last before the end, or before a position
+/// Show who wrote a variable, or some bytes of memory, last before the end, or before a position
 ///
 /// Goes back from there over checkpoints of the replay to the last instruction that stored to any of these bytes, or the
 /// last system call that changed them. A store counts even where it changes nothing.
+///
+/// An expression is what C and C++ write: names, . -> * & [] + -. Names are looked up where the program stands, at the end or before
+/// the position, in the innermost call that knows them; main::count is that of main.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
+  gretel last-write rec 'order->amount'                     by its name in the source, which knows the size
   gretel last-write rec 0x55555555a2b0 8
   gretel last-write rec 0x55555555a2b0 8 --before 1042+77   and the one before that
   gretel last-write rec 0x55555555a2b0 8 --count 5          the last five, the newest first
@@ -58,10 +63,12 @@ pub(crate) struct LastWriteArgs {
 
 /// Show every access to some bytes of memory, in order
 ///
-/// All instructions that store to any of these bytes or load from them, and the system calls that changed them.
+/// All instructions that store to any of these bytes or load from them, and the system calls that changed them. An expression is what
+/// C and C++ write, as list->head; names are looked up where the recording ends.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
+  gretel memory rec total                     a variable, by its name in the source
   gretel memory rec 0x55555555a2b0 8
   gretel memory rec 0x55555555a2b0 8 --writes
   gretel memory rec 0x55555555a2b0 8 --json | jq -r 'select(.pid == 1389) | .position'
@@ -81,12 +88,12 @@ struct PlaceArgs {
     /// The recording's folder
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The address, as 0x... or decimal
-    #[arg(value_name = "ADDRESS", value_parser = number)]
-    address: u64,
-    /// How many bytes
+    /// The address, as 0x... or decimal, or an expression of the source, as list->head
+    #[arg(value_name = "ADDRESS|EXPR")]
+    named: Named,
+    /// How many bytes (default: as many as the expression's type has)
     #[arg(value_name = "LENGTH", value_parser = number)]
-    length: u64,
+    length: Option<u64>,
     /// Whose memory, by its number in the recording (default: the first if it crashed, else the one that is loaded at the end)
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
@@ -107,27 +114,43 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
 }
 
 impl PlaceArgs {
-    /// The recording at its end, and what to look for.
-    fn open(&self, access: Access, looks_back: bool) -> Result<(Followed, Lookout), Failure> {
-        let range = range(self.address, self.length).map_err(|why| Failure::new(Code::Usage, why))?;
+    /// The recording at its end, or before a position, and what to look for.
+    fn open(&self, access: Access, looks_back: bool, before: Option<Position>) -> Result<Opened, Failure> {
+        if let (Named::Address(address), length) = (&self.named, self.length) {
+            let length = length.ok_or_else(|| named::usage(named::NO_LENGTH.to_owned()))?;
+            range(*address, length).map_err(named::usage)?;
+        }
         let mut followed = followed::open(&self.dir, self.pid, self.engine, looks_back)?;
-        let travel = &mut followed.travel;
+        let Followed { travel, symbols, .. } = &mut followed;
+        if let (Named::Expression(_), Some(before)) = (&self.named, before) {
+            travel.seek(before).map_err(failure)?;
+            symbols.look(travel.process());
+        }
+        let (asked, meant) = named::bytes(&self.named, self.length, travel, symbols).map_err(named::usage)?;
+        meant.into_iter().for_each(|meant| say!("gretel: {meant}"));
+        let range = range(asked.start, asked.end - asked.start).map_err(named::usage)?;
         let end = || match Shared::of(travel.process(), range.start) {
             // Where it is loaded it is known which of the others has the same memory.
             Some(_) => shared::to_end_of_loaded(travel),
             None => travel.seek_end(),
         };
         waited_for("going to the recording's end", end).map_err(failure)?;
-        let data = vec![Watch { range, access }];
-        if travel.process().pid() == travel.followed() && bytes(&self.range(), travel.process()).is_none() {
+        let data = vec![Watch { range: range.clone(), access }];
+        if travel.process().pid() == travel.followed() && bytes(&range, travel.process()).is_none() {
             say!("gretel: not all of these bytes are mapped where the recording ends");
         }
-        Ok((followed, Lookout { at: Vec::new(), data }))
+        if let Some(before) = before {
+            travel.seek(before).map_err(failure)?;
+        }
+        Ok(Opened { followed, lookout: Lookout { at: Vec::new(), data }, range })
     }
+}
 
-    fn range(&self) -> Range<u64> {
-        self.address..self.address.saturating_add(self.length)
-    }
+/// A recording, and which bytes of it are looked for.
+struct Opened {
+    followed: Followed,
+    lookout: Lookout,
+    range: Range<u64>,
 }
 
 /// So many bytes from an address on, if they can be asked for at once.
@@ -204,14 +227,12 @@ impl Asked {
 }
 
 pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
-    let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(Access::Write, true)?;
-    if let Some(before) = args.before {
-        travel.seek(before).map_err(failure)?;
-    }
+    let Opened { followed, lookout, range } = args.place.open(Access::Write, true, args.before)?;
+    let Followed { mut travel, mut symbols, code } = followed;
     let mut at = travel.position();
     for n in 0..args.count {
         let found = waited_for("looking for the store before", || {
-            last_before(&mut travel, &mut symbols, &mut at, &lookout, &args.place.range())
+            last_before(&mut travel, &mut symbols, &mut at, &lookout, &range)
         });
         let Some(found) = found? else {
             if args.place.json && n == 0 {
@@ -258,8 +279,9 @@ fn last_before(
 
 pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
     let access = if args.writes { Access::Write } else { Access::Any };
-    let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(access, false)?;
-    let (begin, range) = (travel.begin(), args.place.range());
+    let Opened { followed, lookout, range } = args.place.open(access, false, None)?;
+    let Followed { mut travel, mut symbols, code } = followed;
+    let begin = travel.begin();
     let shared = Shared::of(travel.process(), range.start);
     let mut wanted = shared.map(|shared| shared::Wanted::of(shared, &lookout, range.clone()));
     travel.seek(begin).map_err(failure)?;
@@ -295,6 +317,7 @@ struct Found {
     kind: &'static str,
     /// The stack there, for who asks for one access.
     stack: Option<Trace>,
+    range: Range<u64>,
     before: Option<Vec<u8>>,
     after: Option<Vec<u8>>,
 }
@@ -341,6 +364,7 @@ impl Found {
             place: symbols.place(rip),
             kind,
             stack: None,
+            range: range.clone(),
             before: None,
             after,
         }
@@ -359,6 +383,8 @@ impl Found {
                 "pid": self.pid,
                 "thread": self.thread,
                 "kind": self.kind,
+                "address": hex(self.range.start),
+                "length": self.range.end - self.range.start,
                 "rip": hex(self.rip),
                 "place": self.place.as_ref().map(Place::raw),
                 "before": bytes(&self.before),

@@ -232,7 +232,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         summary_file.iter_mut().try_for_each(|file| file.write(&summary))?;
         return Err(Failure::new(code_for(&error), stopped(&error, &recording)));
     }
-    let crash = match write_core(&recording, &mut recorded, &args.trail, branches) {
+    let crash = match write_core(&recording, &mut recorded, &args.trail, branches, args.engine) {
         Err(failure) if interrupt::arrived().is_some() => {
             failure.report();
             let summary = Summary::of(&recording, &recorded, false);
@@ -321,6 +321,7 @@ fn write_core(
     recorded: &mut Recorded,
     wanted: &trail::Wanted,
     mut branches: Branches,
+    choice: Choice,
 ) -> Result<bool, Failure> {
     let End::Killed(death) = recorded.end else { return Ok(false) };
     if !dump::leaves_core(&death) {
@@ -347,7 +348,7 @@ fn write_core(
     };
     dump::write_core(&recording.core(), &mut recorded.process, &about)
         .map_err(|e| Failure::new(Code::Write, e))?;
-    branches.derive(recording, recorded, wanted, about)?;
+    branches.derive(recording, recorded, wanted, about, choice)?;
     Ok(true)
 }
 

@@ -5,6 +5,7 @@ mod shown;
 
 use crate::Outcome;
 use crate::debug_files::DebugFiles;
+use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::kernel::{At, Rings, Source};
 use crate::log::say;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use vmm::elfcore::{AT_ENTRY, Core};
 use vmm::engine::Interrupter;
 use vmm::interrupt;
+use vmm::ram::for_replay;
 use vmm::recording::Recording;
 use vmm::trail::{derive, tail_log};
 use x86::op::BranchKind;
@@ -301,8 +303,9 @@ const LOOKED_AT: u64 = 1 << 16;
 /// The last instructions of a program's recording, if it is one.
 fn of_program(args: &Args) -> Option<Result<Vec<u64>, String>> {
     args.input.is_dir().then(|| {
-        let recording = Recording::open(&args.input).map_err(|e| e.to_string());
-        recording.and_then(|it| tail_log(&it, LOOKED_AT).map_err(|e| e.to_string()))
+        let recording = Recording::open(&args.input).map_err(|e| e.to_string())?;
+        let machine = engine::open(Choice::Auto, for_replay()).map_err(|e| e.to_string())?;
+        tail_log(&recording, machine, LOOKED_AT).map_err(|e| e.to_string())
     })
 }
 
@@ -358,7 +361,9 @@ fn trail(args: &Args, core: &Core) -> Result<Option<Trail>, Failure> {
         }
         _ if args.input.is_dir() => {
             let recording = Recording::open(&args.input).map_err(|e| Failure::new(Code::Damaged, e))?;
-            let derived = derive(&recording, wanted, filter).map_err(|e| Failure::new(Code::Damaged, e))?;
+            let machine = engine::open(Choice::Auto, for_replay())?;
+            let derived =
+                derive(&recording, machine, wanted, filter).map_err(|e| Failure::new(Code::Damaged, e))?;
             Ok(Some(derived.trail))
         }
         Some(own) => Err(Failure::new(Code::Usage, other_records(&own))),

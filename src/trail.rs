@@ -11,6 +11,7 @@ use vmm::engine::kvm::{KvmCpu, Refused, Waiting};
 use vmm::engine::{Counters, Cpu, Machine};
 use vmm::probe::no_guest_stacks;
 use vmm::process::{Death, Process};
+use vmm::ram::for_replay;
 use vmm::record::Recorded;
 use vmm::recording::Recording;
 use vmm::timeline::{LastBranches, Recent, RetraceError};
@@ -210,8 +211,8 @@ impl Branches {
         captured.inspect_err(said).ok()
     }
 
-    /// If they are derived, runs the crash again on the software CPU, and writes the core anew with the branches that it
-    /// recorded: from a checkpoint shortly before the crash, else from the program's start. If the crash does not run
+    /// If they are derived, runs the crash again, its end on the software CPU, and writes the core anew with the branches that it
+    /// recorded: from a checkpoint shortly before the crash, else from the program's start, on the engine of this choice. If the crash does not run
     /// there, the core stays without them, and stderr says why.
     pub(crate) fn derive(
         &self,
@@ -219,6 +220,7 @@ impl Branches {
         recorded: &mut Recorded,
         wanted: &Wanted,
         about: About,
+        choice: Choice,
     ) -> Result<(), Failure> {
         let Branches::Derived(instead_of) = self else { return Ok(()) };
         if let Some(why) = instead_of {
@@ -242,9 +244,10 @@ impl Branches {
             Err(why) => say!("gretel: the crash runs again from the program's start: {why}"),
         }
         if io::stderr().is_terminal() {
-            say!("gretel: running the crash again on the software CPU, for its last branches");
+            say!("gretel: running the crash again, for its last branches");
         }
-        match derive(recording, wanted.records(), wanted.filter) {
+        let machine = engine::open(choice, for_replay())?;
+        match derive(recording, machine, wanted.records(), wanted.filter) {
             Ok(mut derived) => {
                 let origin = format!(
                     "{}branch records: derived on the software CPU{}\n",

@@ -2,9 +2,9 @@
 
 use super::debuggee::{Debuggee, elsewhere};
 use super::ends::{death, to_last_moment, to_next_moment};
-use super::sight::entry_point;
 use crate::followed::no_process;
 use crate::replay::failure;
+use crate::sight::entry_point;
 use vmm::engine::lookout::Lookout;
 use vmm::position::Position;
 use vmm::replay::ReplayError;

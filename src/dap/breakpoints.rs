@@ -5,8 +5,8 @@
 //! was counted and said.
 
 use super::protocol::{Asked, SetBreakpoints};
-use super::sight::{Known, Sight};
 use super::sources::SourceMap;
+use crate::sight::{Known, Sight};
 use crate::values::{Info, evaluate, is_true, number, show};
 use serde_json::{Value, json};
 use std::path::Path;

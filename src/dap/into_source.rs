@@ -4,7 +4,7 @@
 
 use super::debuggee::{Debuggee, Reason};
 use super::run::Came;
-use super::sight::Known;
+use crate::sight::Known;
 use std::path::Path;
 use vmm::process::Process;
 use vmm::replay::ReplayError;

@@ -12,8 +12,7 @@
 //! | [`begin`], [`ends`] | where a session begins, and where the life of its process does and ends |
 //! | [`run`] | to the next breakpoint, forwards and backwards |
 //! | [`step`], [`step_back`], [`into_source`] | by lines and instructions; from where no line is known |
-//! | [`sight`] | what values are read from: registers, memory and frames of a thread |
-//! | [`stack`], [`variables`], [`code`], [`sources`] | what an editor shows |
+//! | [`stack`], [`variables`], [`code`], [`sources`] | what an editor shows, of what a thread sees ([`crate::sight`]) |
 //! | [`repl`] | commands of the debug console: `when`, `goto`, `last-write`, or an expression |
 //!
 //! Example: `next` on a line that calls a function of ten million instructions. [`step`] looks out for the first instruction of every
@@ -32,7 +31,6 @@ mod protocol;
 mod repl;
 mod run;
 mod session;
-mod sight;
 mod sources;
 mod stack;
 mod step;

@@ -3,7 +3,7 @@
 use super::breakpoints::Way;
 use super::debuggee::{Debuggee, Reason};
 use super::ends::{exit_of, has_died};
-use super::sight::Known;
+use crate::sight::Known;
 use vmm::position::Position;
 use vmm::process::Process;
 use vmm::replay::ReplayError;

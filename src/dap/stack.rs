@@ -3,7 +3,7 @@
 
 use super::debuggee::Debuggee;
 use super::protocol::{Answer, StackTrace};
-use super::sight::Sight;
+use crate::sight::Sight;
 use crate::symbols::without_parameters;
 use crate::values::{Function, Value as Of, World};
 use serde_json::json;

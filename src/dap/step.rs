@@ -10,7 +10,7 @@
 
 use super::debuggee::{Debuggee, Reason};
 use super::run::Came;
-use super::sight::Known;
+use crate::sight::Known;
 use crate::values::{Line, Lines};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use std::ops::Range;

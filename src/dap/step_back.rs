@@ -124,7 +124,7 @@ impl Debuggee {
         if rip == lines.entry && same.contains(&rip) {
             return Ok(());
         }
-        let is_it = |process: &Process, known: &super::sight::Known, _: u64| frame.is_it(process, known);
+        let is_it = |process: &Process, known: &crate::sight::Known, _: u64| frame.is_it(process, known);
         if !self.forward_within(&same, here, &is_it)? {
             self.travel.seek(here)?;
         }
@@ -161,7 +161,7 @@ impl Debuggee {
             };
         };
         let calls = self.calls_before(returns_to);
-        let is_it = |process: &Process, _: &super::sight::Known, _: u64| {
+        let is_it = |process: &Process, _: &crate::sight::Known, _: u64| {
             process.thread() == frame.thread && process.cpu().regs().gpr[4] == cfa
         };
         Ok(self.back_to(&calls, &is_it)? && self.go_to_line_of_call(frame)?)

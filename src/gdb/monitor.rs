@@ -6,6 +6,7 @@ use crate::calls::{self, Functions, Range};
 use crate::events;
 use crate::log::say;
 use crate::moment::Moment;
+use crate::named::{self, Named};
 use crate::symbols::Symbols;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -22,15 +23,15 @@ const MOST: usize = 1000;
 const HELP: &str = "\
 monitor when                 the position: EVENT+INSTRUCTIONS, and the registers
 monitor goto POSITION        go there; also `start` and `end`
-monitor last-write ADDR LEN  go to before the last write to these bytes
-monitor memory ADDR LEN      every access to these bytes, in order; with --writes, what writes alone
+monitor last-write EXPR      go to before the last write to this variable; or to so many bytes, as ADDR LEN
+monitor memory EXPR          every access to it, in order; with --writes, what writes alone
 monitor calls FUNCTION [N]   the last N calls of a function that began before here (10, if there is no N)
 monitor events [FILTERS]     what happened, with the options of `gretel events`: --kind --call --task --failed --from --to
-monitor heap ADDR            what happened to the heap memory at an address, up to here
+monitor heap EXPR            what happened to the heap memory at an address, up to here
 monitor refresh              with --follow: sees what was recorded since
 
 With --json, each of them but `refresh` answers as the command of that name does (`when` and `goto`: as `gretel replay --to`).
-ADDR is a number: `eval \"monitor heap %p\", list->head` asks for the value of an expression.
+EXPR is what C writes, in the innermost call that knows its names: list->head, main::count, *0x4052a8; ADDR is a number.
 gdb's own `checkpoint` cannot work, since it forks the program: a position is one, and `monitor goto` returns to it.
 A gdb that `gretel gdb` did not start, or that has no Python, needs `maintenance flush register-cache`, `maintenance flush dcache`,
 `sharedlibrary` and `thread N` behind what goes elsewhere.
@@ -92,22 +93,28 @@ pub(super) fn answer(recorded: &mut Recorded, command: &str, pid: i32) -> Result
             }
             Err(error) => Ok(format!("{error}\n")),
         },
-        ["last-write", address, len] => match asked(address, len, true, json) {
-            Ok(asked) => last_write(recorded, &asked),
-            Err(why) => Ok(why),
-        },
-        ["memory", address, len] => memory(recorded, asked(address, len, false, json)),
-        ["memory", address, len, "--writes"] | ["memory", "--writes", address, len] => {
-            memory(recorded, asked(address, len, true, json))
+        ["last-write", ref asked @ ..] if !asked.is_empty() => {
+            match named(recorded, asked, pid, true, json) {
+                Ok((asked, meant)) => Ok(meant + &last_write(recorded, &asked)?),
+                Err(why) => Ok(why),
+            }
+        }
+        ["memory", ref asked @ ..] if !asked.is_empty() => {
+            let (options, asked): (Vec<&str>, Vec<&str>) =
+                asked.iter().partition(|word| **word == "--writes");
+            match named(recorded, &asked, pid, !options.is_empty(), json) {
+                Ok((asked, meant)) => Ok(meant + &memory(recorded, &asked)?),
+                Err(why) => Ok(why),
+            }
         }
         ["calls", function] => last_calls(recorded, function, LAST, json),
         ["calls", function, last] => match last.parse() {
             Ok(last) => last_calls(recorded, function, last, json),
             Err(_) => Ok(format!("`{last}` is to be a number of calls\n")),
         },
-        ["heap", address] => match number(address) {
-            Some(address) => heap(recorded, address, json),
-            None => Ok(format!("`{address}` is to be an address\n")),
+        ["heap", ref asked @ ..] if !asked.is_empty() => match pointed_to(recorded, &asked.join(" "), pid) {
+            Ok(address) => heap(recorded, address, json),
+            Err(why) => Ok(why),
         },
         [] | ["help"] => Ok(HELP.to_owned()),
         [name, ..] => {
@@ -127,19 +134,59 @@ fn when(recorded: &mut Recorded, json: bool) -> String {
     if json { format!("{}\n", moment.as_json()) } else { moment.to_string() }
 }
 
-/// The bytes that are asked for; else why there are none.
-fn asked(address: &str, len: &str, writes: bool, json: bool) -> Result<Asked, String> {
-    let wrong = || format!("`{address}` and `{len}` are to be an address and a number of bytes\n");
-    let (address, len) = number(address).zip(number(len)).ok_or_else(wrong)?;
-    Asked::of(address, len, writes, json).map_err(|why| format!("{why}\n"))
+/// The bytes that are asked for, by an expression, or by an address and a length, and what an expression means; else why there are none.
+fn named(
+    recorded: &mut Recorded,
+    words: &[&str],
+    pid: i32,
+    writes: bool,
+    json: bool,
+) -> Result<(Asked, String), String> {
+    let (name, length) = with_length(words);
+    let named: Named = name.parse().map_err(|why| format!("{why}\n"))?;
+    look_up_in(recorded, &named, pid)?;
+    let found = named::bytes(&named, length, &mut recorded.travel, &recorded.symbols);
+    let asked = found.and_then(|(range, meant)| {
+        let asked = Asked::of(range.start, range.end - range.start, writes, json)?;
+        Ok((asked, meant.filter(|_| !json).map(|meant| format!("{meant}\n")).unwrap_or_default()))
+    });
+    asked.map_err(|why| format!("{why}\n"))
+}
+
+/// The address that an expression is, or that it has; else why there is none.
+fn pointed_to(recorded: &mut Recorded, name: &str, pid: i32) -> Result<u64, String> {
+    let named: Named = name.parse().map_err(|why| format!("{why}\n"))?;
+    look_up_in(recorded, &named, pid)?;
+    let found = named::address(&named, &mut recorded.travel, &recorded.symbols);
+    found.map(|(address, _)| address).map_err(|why| format!("{why}\n"))
+}
+
+/// Takes what is loaded, for who looks up names of a process; an error where another one is.
+fn look_up_in(recorded: &mut Recorded, named: &Named, pid: i32) -> Result<(), String> {
+    let here = recorded.travel.process().pid();
+    if matches!(named, Named::Expression(_)) && here != pid {
+        return Err(format!(
+            "names are those of process {here}, which runs here, and gdb shows {pid}: say an address\n"
+        ));
+    }
+    recorded.symbols.look(recorded.travel.process());
+    Ok(())
+}
+
+/// An expression, and the number of bytes that may stand behind it: not where that number ends a sum or a comparison.
+fn with_length(words: &[&str]) -> (String, Option<u64>) {
+    if let [name @ .., length] = words
+        && let Some(length) = number(length)
+        && name.last().is_some_and(|last| !last.ends_with(['+', '-', '*', '&', '=', '<', '>', '|', '[']))
+    {
+        return (name.join(" "), Some(length));
+    }
+    (words.join(" "), None)
 }
 
 /// Every access to some bytes; afterwards one stands here again.
-fn memory(recorded: &mut Recorded, asked: Result<Asked, String>) -> Result<String, ReplayError> {
-    match asked {
-        Ok(asked) => listed(recorded, |travel, symbols| asked.lines(travel, symbols, MOST)),
-        Err(why) => Ok(why),
-    }
+fn memory(recorded: &mut Recorded, asked: &Asked) -> Result<String, ReplayError> {
+    listed(recorded, |travel, symbols| asked.lines(travel, symbols, MOST))
 }
 
 /// A list of the whole recording; afterwards one stands here again.

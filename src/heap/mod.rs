@@ -10,13 +10,13 @@ mod allocators;
 mod history;
 
 use crate::Outcome;
-use crate::accesses::number;
 use crate::core_file::hex;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
 use crate::followed::{self, Followed};
 use crate::log::say;
 use crate::moment::places;
+use crate::named::{self, Named};
 use crate::output::print;
 use crate::replay::failure;
 use crate::symbols::Symbols;
@@ -38,6 +38,7 @@ use vmm::travel::Travel;
 #[command(after_long_help = "\
 Examples:
   gretel heap rec 0x4052a8
+  gretel heap rec 'list->head'              what it points to where the recording ends
   gretel heap rec 0x4052a8 --json | jq -r .verdict
 
 Verdicts: use-after-free, double-free, invalid-free (an address inside an allocation), freed, live, never-allocated.
@@ -46,9 +47,9 @@ pub(crate) struct Args {
     /// The recording's folder
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The address, as 0x... or decimal: anywhere in the allocation
-    #[arg(value_name = "ADDRESS", value_parser = number)]
-    address: u64,
+    /// The address, as 0x... or decimal, anywhere in the allocation; or an expression of the source, as list->head: what it points to
+    #[arg(value_name = "ADDRESS|EXPR")]
+    named: Named,
     /// Of which process, by its number in the recording (default: the first if it crashed, else the one that is loaded at the end)
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
@@ -62,11 +63,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, args.pid, args.engine, false)?;
-    let history = history::of(&mut travel, &mut symbols, args.address, None).map_err(failure)?;
+    let (address, meant) = named::address(&args.named, &mut travel, &symbols).map_err(named::usage)?;
+    meant.into_iter().for_each(|meant| say!("gretel: {meant}; {address:#x} is looked at"));
+    let history = history::of(&mut travel, &mut symbols, address, None).map_err(failure)?;
     let history = history.ok_or_else(|| Failure::new(Code::Usage, NO_ALLOCATOR))?;
-    let verdict = Verdict::of(&history, args.address);
+    let verdict = Verdict::of(&history, address);
     if args.json {
-        print(format_args!("{}\n", as_json(&history, &verdict, args.address)))?;
+        print(format_args!("{}\n", as_json(&history, &verdict, address)))?;
     } else {
         history.events.iter().try_for_each(|event| print(format_args!("{event}")).map(drop))?;
         print(format_args!("{}\n", verdict.text))?;

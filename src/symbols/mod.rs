@@ -212,6 +212,15 @@ impl Symbols {
         found
     }
 
+    /// Variables that a symbol table has by this name, with the bytes that they are, by address.
+    pub(crate) fn objects(&self, name: &str) -> Vec<Range<u64>> {
+        let mut found: Vec<_> =
+            self.modules.iter().flat_map(|module| module.objects(name)).cloned().collect();
+        found.sort_by_key(|range| (range.start, range.end));
+        found.dedup();
+        found
+    }
+
     /// Some functions whose names have this in them, the shortest first.
     pub(crate) fn similar(&self, part: &str) -> Vec<String> {
         let symbols = self.modules.iter().flat_map(|module| module.names().symbols());

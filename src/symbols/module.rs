@@ -6,7 +6,8 @@ use crate::debug_files::DebugFiles;
 use lbr::regular;
 use object::elf::{FileHeader64, PT_LOAD, PT_TLS, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget};
+use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget, SymbolKind};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use synth::program::{Names, Reader};
@@ -27,6 +28,8 @@ pub(crate) struct Loaded {
     abort_message: Option<u64>,
     /// The words that the dynamic linker fills with the addresses of functions, by their names.
     slots: Vec<(String, u64)>,
+    /// The variables that the symbol tables name, with the bytes that they are.
+    objects: Vec<(String, Range<u64>)>,
 }
 
 impl Loaded {
@@ -53,7 +56,10 @@ impl Loaded {
         let tables = Tables::of(bytes, bias).ok()?;
         let (thread_local, slots) = (thread_local(bytes), slots(bytes, bias));
         let abort_message = abort_message::pointer(bytes).map(|at| at.wrapping_add(bias));
-        Some(Loaded { path: path.to_owned(), bias, names, tables, thread_local, abort_message, slots })
+        let mut objects = objects(bytes, bias);
+        objects.extend(debug.iter().flat_map(|debug| self::objects(debug, bias)));
+        let path = path.to_owned();
+        Some(Loaded { path, bias, names, tables, thread_local, abort_message, slots, objects })
     }
 
     /// Its name where it was mapped.
@@ -90,6 +96,11 @@ impl Loaded {
         &self.slots
     }
 
+    /// Variables of this name, with the bytes that they are.
+    pub(super) fn objects<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Range<u64>> {
+        self.objects.iter().filter(move |(of, _)| of == name).map(|(_, range)| range)
+    }
+
     pub(super) fn tables(&self) -> &Tables {
         &self.tables
     }
@@ -108,6 +119,20 @@ fn slots(bytes: &[u8], bias: u64) -> Vec<(String, u64)> {
         };
         let name = symbols.as_ref()?.symbol_by_index(index).ok()?.name().ok()?.to_owned();
         Some((name, offset.wrapping_add(bias)))
+    });
+    named.collect()
+}
+
+/// The variables that a file's symbol tables name and give a size.
+fn objects(bytes: &[u8], bias: u64) -> Vec<(String, Range<u64>)> {
+    let Ok(file) = object::File::parse(bytes) else { return Vec::new() };
+    let objects = file
+        .symbols()
+        .chain(file.dynamic_symbols())
+        .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.size() > 0 && !symbol.is_undefined());
+    let named = objects.filter_map(|symbol| {
+        let start = symbol.address().wrapping_add(bias);
+        Some((symbol.name().ok()?.to_owned(), start..start.checked_add(symbol.size())?))
     });
     named.collect()
 }

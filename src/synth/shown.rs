@@ -2,6 +2,7 @@
 
 use super::{Args, Beside, anchors, kernel, seconds_of};
 use crate::Outcome;
+use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::outline::Outline;
@@ -19,8 +20,10 @@ use ::synth::search::{Statistics, Stop};
 use ::synth::suffix::Suffix;
 use ::synth::synthesis::{Synthesis, Verdict};
 use serde_json::json;
+use std::path::Path;
 use std::process::ExitCode;
 use vmm::elfcore::Core;
+use vmm::ram::for_replay;
 use vmm::recording::Recording;
 
 /// Shows what came out.
@@ -164,9 +167,15 @@ fn measure(args: &Args, suffix: &Suffix, listing: &Listing) -> Option<Metrics> {
     if !args.input.is_dir() {
         return None;
     }
-    let recording = Recording::open(&args.input).map_err(|e| e.to_string());
-    let measured = recording.and_then(|it| metrics::measure(&it, suffix, listing).map_err(|e| e.to_string()));
-    measured.inspect_err(|why| say!("gretel: the suffix is not compared with the recording: {why}")).ok()
+    measured(&args.input, suffix, listing)
+        .inspect_err(|why| say!("gretel: the suffix is not compared with the recording: {why}"))
+        .ok()
+}
+
+fn measured(dir: &Path, suffix: &Suffix, listing: &Listing) -> Result<Metrics, String> {
+    let recording = Recording::open(dir).map_err(|e| e.to_string())?;
+    let machine = engine::open(Choice::Auto, for_replay()).map_err(|e| e.to_string())?;
+    metrics::measure(&recording, machine, suffix, listing).map_err(|e| e.to_string())
 }
 
 fn without_suffix(args: &Args, verdict: &str, why: &str, search: Searched<'_>) -> Result<(), Failure> {

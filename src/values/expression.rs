@@ -311,10 +311,20 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// Hardware numbers of DWARF registers 0 to 7: rax rdx rcx rbx rsi rdi rbp rsp.
+const HARDWARE: [usize; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
+
+/// The name of a register by its DWARF number (System V ABI for x86-64, figure 3.36).
+pub(crate) fn register_name(number: u16) -> Option<String> {
+    let n = usize::from(number);
+    let general = Gpr::NAMES.get(HARDWARE.get(n).copied().unwrap_or(n));
+    // 16 is the return address.
+    let vector = || n.checked_sub(17).filter(|n| *n < 16).map(|n| format!("xmm{n}"));
+    general.map(|name| (*name).to_owned()).or_else(vector)
+}
+
 /// The DWARF number of a general register.
 fn dwarf_number(name: &str) -> Option<usize> {
-    /// Hardware numbers of DWARF registers 0 to 7: rax rdx rcx rbx rsi rdi rbp rsp.
-    const HARDWARE: [usize; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
     let hardware = Gpr::NAMES.iter().position(|it| *it == name)?;
     Some(HARDWARE.iter().position(|it| *it == hardware).unwrap_or(hardware))
 }

@@ -26,8 +26,10 @@ pub(super) fn value(world: &dyn World, frame: usize, info: &Rc<Info>, die: Die) 
         Some(gimli::DW_TAG_subprogram) => return function(info, die),
         _ => Type::of(info, die),
     };
-    let place = place(world, frame, info, die, &ty).unwrap_or_else(Place::Nowhere);
-    Value::new(ty, place)
+    match place(world, frame, info, die, &ty) {
+        Ok((place, register)) => Value { register, ..Value::new(ty, place) },
+        Err(why) => Value::new(ty, Place::Nowhere(why)),
+    }
 }
 
 fn function(info: &Rc<Info>, die: Die) -> Value {
@@ -39,9 +41,16 @@ fn function(info: &Rc<Info>, die: Die) -> Value {
     Value::new(Type::entry(info, die), place)
 }
 
-fn place(world: &dyn World, frame: usize, info: &Rc<Info>, die: Die, ty: &Type) -> Result<Place, String> {
+/// Where it is, and the register that all of it is in.
+fn place(
+    world: &dyn World,
+    frame: usize,
+    info: &Rc<Info>,
+    die: Die,
+    ty: &Type,
+) -> Result<(Place, Option<u16>), String> {
     if let Some((_, constant)) = info.attribute(die, gimli::DW_AT_const_value) {
-        return constant_value(info, die, &constant, ty);
+        return Ok((constant_value(info, die, &constant, ty)?, None));
     }
     let Some((at, location)) = info.attribute(die, gimli::DW_AT_location) else {
         return Err(OPTIMIZED_OUT.to_owned());
@@ -54,7 +63,11 @@ fn place(world: &dyn World, frame: usize, info: &Rc<Info>, die: Die, ty: &Type) 
     let left = Cell::new(MOST_EXPRESSIONS);
     let context = Context { world, frame, info, unit: at.unit, left: &left };
     let pieces = context.evaluate(expression)?;
-    context.put_together(&pieces, ty)
+    let register = match &pieces[..] {
+        [Piece { location: Location::Register { register }, size_in_bits: None, .. }] => Some(register.0),
+        _ => None,
+    };
+    Ok((context.put_together(&pieces, ty)?, register))
 }
 
 fn constant_value(

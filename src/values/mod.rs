@@ -30,7 +30,7 @@ mod tests;
 mod types;
 mod value;
 
-pub(crate) use expression::{evaluate, is_true, number};
+pub(crate) use expression::{evaluate, is_true, number, register_name};
 pub(crate) use info::Info;
 pub(crate) use lines::{Line, Lines, Statement};
 pub(crate) use scope::{Function, Variable};

@@ -115,6 +115,14 @@ impl Variable {
         is_there.then(|| Variable { name, parameter: false, info: Rc::clone(info), die })
     }
 
+    /// Whether the unit that contains `pc` has a global variable of this name.
+    pub(crate) fn is_of_unit(info: &Rc<Info>, pc: u64, name: &str) -> bool {
+        let Some(unit) = info.unit_at(pc.wrapping_sub(info.bias)) else { return false };
+        let is_variable = |(tag, die): &(DwTag, Die)| *tag == gimli::DW_TAG_variable && die.unit == unit;
+        let mut here = info.named(name).iter().filter(|it| is_variable(it));
+        here.any(|(_, die)| Variable::global(info, *die, name.to_owned()).is_some())
+    }
+
     /// The global variable, or function, of this name: of the unit that contains `pc`, else of that module, else of another.
     pub(crate) fn named(world: &dyn World, pc: u64, name: &str) -> Option<Variable> {
         let own = world.info(pc);

@@ -4,6 +4,7 @@ use super::info::{Die, Info};
 use super::types::{Member, Record, Shape, Type};
 use super::{World, location};
 use gimli::DwAte;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// No value larger than this is read at once.
@@ -18,6 +19,8 @@ pub(crate) struct Value {
     pub(super) place: Place,
     /// A bit field: bits from the place's beginning, and how many.
     pub(super) bits: Option<(u64, u64)>,
+    /// The register of its frame that all of it is in, by DWARF number.
+    pub(super) register: Option<u16>,
 }
 
 /// Where a value is.
@@ -42,7 +45,7 @@ pub(crate) struct Child {
 
 impl Value {
     pub(super) fn new(ty: Type, place: Place) -> Value {
-        Value { ty, place, bits: None }
+        Value { ty, place, bits: None, register: None }
     }
 
     /// A number that no variable has.
@@ -65,6 +68,30 @@ impl Value {
     pub(crate) fn address(&self) -> Option<u64> {
         match self.place {
             Place::Memory(address) if self.bits.is_none() => Some(address),
+            _ => None,
+        }
+    }
+
+    /// The bytes in memory that it has a part in, if it is there and its size is known: those of a bit field hold others, too.
+    pub(crate) fn extent(&self) -> Option<Range<u64>> {
+        let Place::Memory(address) = self.place else { return None };
+        let (first, size) = match self.bits {
+            Some((from, size)) => (from / 8, (from % 8).checked_add(size)?.div_ceil(8)),
+            None => (0, self.size()?),
+        };
+        let start = address.checked_add(first)?;
+        Some(start..start.checked_add(size)?)
+    }
+
+    /// The register of its frame that all of it is in, by DWARF number.
+    pub(crate) fn register(&self) -> Option<u16> {
+        self.register
+    }
+
+    /// Why it has no value.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        match &self.place {
+            Place::Nowhere(why) => Some(why),
             _ => None,
         }
     }
@@ -150,9 +177,18 @@ impl Value {
     }
 
     /// Its number as an address.
-    pub(super) fn unsigned(&self, world: &dyn World) -> Result<u64, String> {
+    pub(crate) fn unsigned(&self, world: &dyn World) -> Result<u64, String> {
         let (raw, _) = self.raw(world)?;
         u64::try_from(raw).map_err(|_| "a number of more than 64 bits".to_owned())
+    }
+
+    /// What a whole number, an enumeration or a pointer holds.
+    pub(crate) fn number_or_pointer(&self, world: &dyn World) -> Option<u64> {
+        match self.ty.shape() {
+            Shape::Number { encoding, .. } if is_signed(encoding).is_some() => self.unsigned(world).ok(),
+            Shape::Enumeration { .. } | Shape::Pointer { .. } => self.unsigned(world).ok(),
+            _ => None,
+        }
     }
 
     /// The same place, so many bytes farther.
@@ -164,7 +200,7 @@ impl Value {
             }
             other => other.clone(),
         };
-        Value { ty: self.ty.clone(), place, bits: None }
+        Value::new(self.ty.clone(), place)
     }
 
     /// What it points or refers to. Of a number, the word at that address.
@@ -211,7 +247,7 @@ impl Value {
     }
 
     /// What a reference refers to, and any other value itself.
-    pub(super) fn referred(&self, world: &dyn World) -> Result<Value, String> {
+    pub(crate) fn referred(&self, world: &dyn World) -> Result<Value, String> {
         match self.ty.shape() {
             Shape::Pointer { reference: true, .. } => self.target(world),
             _ => Ok(self.clone()),
@@ -259,7 +295,7 @@ impl Value {
 
     pub(super) fn part(&self, member: &Member) -> Value {
         if let Some(bits) = member.bits {
-            return Value { ty: member.ty.clone(), place: self.place.clone(), bits: Some(bits) };
+            return Value { bits: Some(bits), ..Value::new(member.ty.clone(), self.place.clone()) };
         }
         match member.at {
             Some(at) => Value { ty: member.ty.clone(), ..self.at(at) },
@@ -298,12 +334,7 @@ impl Value {
     }
 
     /// Its parts; of an array, those elements. `expression` is what gave the value.
-    pub(crate) fn children(
-        &self,
-        world: &dyn World,
-        expression: &str,
-        elements: std::ops::Range<u64>,
-    ) -> Vec<Child> {
+    pub(crate) fn children(&self, world: &dyn World, expression: &str, elements: Range<u64>) -> Vec<Child> {
         let Ok(of) = self.referred(world) else { return Vec::new() };
         let within = if expression.starts_with(['*', '&', '-', '!']) {
             format!("({expression})")

@@ -59,6 +59,7 @@ use vmm::travel::Travel;
 Examples:
   gretel why rec                              why it crashed
   gretel why rec --of rax --at 120+5000       why rax is what it is there
+  gretel why rec --of 'order->amount'         a variable, by its name in the source
   gretel why rec --of 0x55555555a2c8:8        who made these eight bytes, at the end
   gretel why rec --addresses                  and why it looked there
   gretel why --exe ./prog core.1234           of a core alone, over a suffix that is searched first
@@ -79,7 +80,8 @@ pub(crate) struct Args {
     /// The executable of a core (default: the one in the recording, or where the core says that it was)
     #[arg(long, value_name = "PROG")]
     exe: Option<PathBuf>,
-    /// A register (rax, eax, xmm0, rip), or memory as ADDRESS:LENGTH (default: what made the program crash)
+    /// A register (rax, eax, xmm0, rip), memory as ADDRESS:LENGTH, or of a recording an expression of the source, as order->amount
+    /// (default: what made the program crash)
     #[arg(long, value_name = "EXPR")]
     of: Option<Expression>,
     /// When: an event by its number, or EVENT+INSTRUCTIONS (default: the end)

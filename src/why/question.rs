@@ -4,6 +4,7 @@ use super::blamed::{self, There, Values};
 use super::caught;
 use super::decided;
 use crate::exit::{Code, Failure};
+use crate::named::{self, Meant};
 use crate::overflow::{self, Overflow};
 use crate::replay::failure;
 use crate::symbols::Symbols;
@@ -40,6 +41,8 @@ pub(crate) enum Expression {
         /// How many.
         len: u64,
     },
+    /// What an expression of the source names where the program stands.
+    Source(String),
 }
 
 /// The most bytes that can be asked for.
@@ -65,8 +68,12 @@ impl FromStr for Expression {
             (Some(address), Some(len)) if (1..=MOST).contains(&len) => {
                 Ok(Expression::Memory { address, len })
             }
+            _ if text.starts_with(|first: char| first.is_alphabetic() || "_*&(".contains(first)) => {
+                Ok(Expression::Source(text.to_owned()))
+            }
             _ => Err(format!(
-                "`{text}` is neither a register (rax, eax, xmm0, rip) nor memory (0x7fffffffe0a8:8, at most {MOST} bytes)"
+                "`{text}` is neither a register (rax, eax, xmm0, rip) nor memory (0x7fffffffe0a8:8, at most {MOST} bytes) nor an \
+                 expression of the source (order->amount)"
             )),
         }
     }
@@ -165,14 +172,13 @@ impl Question<Position> {
                 of(bytes.clone(), format!("{name} of thread {} at {at}", place.thread))
             }
             Some(Expression::Memory { address, len }) => {
-                let mut there = vec![0; usize::try_from(*len).unwrap_or(0)];
-                if address.checked_add(*len).is_none() || !process.read_memory(*address, &mut there) {
-                    let why =
-                        format!("not all of {address:#x}:{len} is mapped in process {} at {at}", loaded.pid);
-                    return Err(Failure::new(Code::Usage, why));
-                }
-                let bytes = Byte::memory(*address, *len).collect();
+                let bytes = memory(process, *address, *len, at)?;
                 of(bytes, format!("{len} bytes at {address:#x} of process {} at {at}", place.pid))
+            }
+            Some(Expression::Source(text)) => {
+                let meant = Meant::of(text, travel, symbols, place.thread).map_err(named::usage)?;
+                let bytes = kept(&meant, travel.process(), at)?;
+                of(bytes, format!("{meant}, of thread {} at {at}", place.thread))
             }
             Some(Expression::Pointer) => {
                 travel.step_back().map_err(failure)?;
@@ -185,6 +191,36 @@ impl Question<Position> {
                 Ok(went(&blame, &values, symbols))
             }
             None => crash(history, symbols, asked.sent),
+        }
+    }
+}
+
+/// Bytes that are mapped where the program stands.
+fn memory(process: &Process, address: u64, len: u64, at: Position) -> Result<Vec<Byte>, Failure> {
+    let mut there = vec![0; usize::try_from(len).unwrap_or(0)];
+    if address.checked_add(len).is_none() || !process.read_memory(address, &mut there) {
+        let why = format!("not all of {address:#x}:{len} is mapped in process {} at {at}", process.pid());
+        return Err(Failure::new(Code::Usage, why));
+    }
+    Ok(Byte::memory(address, len).collect())
+}
+
+/// The bytes that an expression's value is.
+fn kept(meant: &Meant, process: &Process, at: Position) -> Result<Vec<Byte>, Failure> {
+    match &meant.place {
+        named::Place::Register { name, bytes } => {
+            let mut of = register(name).unwrap_or_default();
+            of.truncate(usize::try_from(*bytes).unwrap_or(usize::MAX));
+            Ok(of)
+        }
+        named::Place::Memory(range) if (1..=MOST).contains(&(range.end - range.start)) => {
+            memory(process, range.start, range.end - range.start, at)
+        }
+        named::Place::Memory(_) => {
+            Err(named::usage(format!("{meant}: say which 1 to {MOST} of its bytes, as ADDRESS:LENGTH")))
+        }
+        named::Place::Number(_) => {
+            Err(named::usage(format!("{meant}, which nobody has stored: ask for what it is made of")))
         }
     }
 }

@@ -110,6 +110,13 @@ fn question(
             let bytes = Byte::memory(*address, *len).collect();
             Ok(of(bytes, format!("{len} bytes at {address:#x} at the crash")))
         }
+        Some(Expression::Source(text)) => Err(Failure::new(
+            Code::Usage,
+            format!(
+                "`{text}` is looked up in a recording only: of a suffix say a register, or memory as ADDRESS:LENGTH (gdb has the \
+                 address: `print &{text}`)"
+            ),
+        )),
         Some(Expression::Pointer) => {
             Err(Failure::new(Code::Usage, "of a suffix it is not known who went there: ask a recording"))
         }

@@ -252,8 +252,9 @@ fn the_log_of_instructions_contains_the_branch_records() {
     let Some(_program) = place.compile("crashes", CRASHES) else { return };
     place.gretel(&["record", "-o", "rec", "--", "./crashes"]);
     let recording = vmm::recording::Recording::open(&place.path("rec")).unwrap();
-    let derived = vmm::trail::derive(&recording, 32, lbr::Filter::ANY).unwrap();
-    let log = vmm::trail::tail_log(&recording, 3000).unwrap();
+    let soft = || vmm::engine::open(vmm::engine::EngineKind::Soft, vmm::ram::for_replay()).unwrap();
+    let derived = vmm::trail::derive(&recording, soft(), 32, lbr::Filter::ANY).unwrap();
+    let log = vmm::trail::tail_log(&recording, soft(), 3000).unwrap();
     assert_eq!(log.len(), 3000);
     let mut pairs = log.windows(2);
     for record in &derived.trail.records {

@@ -31,6 +31,7 @@ mod kernel;
 mod limits;
 mod listing;
 mod memory;
+mod named;
 mod notices;
 mod overflow;
 mod personas;

@@ -18,6 +18,11 @@ pub(crate) fn usable(test: &str) -> Vec<&'static str> {
     }
 }
 
+/// The software CPU.
+pub(crate) fn soft() -> vmm::engine::Machine {
+    vmm::engine::open(vmm::engine::EngineKind::Soft, vmm::ram::for_replay()).expect("it needs nothing")
+}
+
 fn gretel() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gretel"));
     command.env("GRETEL_STORE", concat!(env!("CARGO_TARGET_TMPDIR"), "/store"));

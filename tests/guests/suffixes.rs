@@ -78,7 +78,7 @@ impl Crashed {
     /// What the program executed before it crashed, oldest first.
     fn truth(&self) -> Vec<u64> {
         let recording = Recording::open(&self.recording()).expect("a fresh recording opens");
-        tail_log(&recording, INSTRUCTIONS).expect("a fresh recording replays")
+        tail_log(&recording, engines::soft(), INSTRUCTIONS).expect("a fresh recording replays")
     }
 
     /// Works backwards from the crash.
@@ -280,7 +280,8 @@ fn goes_through_switches(name: &str, libc: &str) {
     }
     let (suffix, (newest, threads)) = (crashed.suffix(), newest_turn(synthesized.steps()));
     let recording = Recording::open(&crashed.recording()).expect("a fresh recording opens");
-    let truth = tail_of_tasks(&recording, suffix.len() as u64).expect("a fresh recording replays");
+    let truth =
+        tail_of_tasks(&recording, engines::soft(), suffix.len() as u64).expect("a fresh recording replays");
     let steps = synthesized.steps().iter();
     let found: Vec<(u32, u64)> = steps.map(|step| (number(&step["task"]), address(step))).collect();
     let metrics = compare_paths(&found, &truth);

@@ -1,10 +1,10 @@
-//! The last branches before a crash, where no hardware recorded them: the recording is run again on the software CPU
+//! The last branches before a crash, where no hardware recorded them: the end of the recording is run again on the software CPU
 //! with the model of the branch records switched on, and read back as hardware is read. The trail says so
 //! (provenance `derived`).
 
 use crate::crumbs;
 use crate::dump::{self, About, DumpError};
-use crate::engine::{self, Counters, EngineKind, Until};
+use crate::engine::{Counters, Machine, Until};
 use crate::journal::End;
 use crate::position::Position;
 use crate::process::{Death, Process};
@@ -37,8 +37,8 @@ pub enum TrailError {
 pub struct Derived {
     /// The branch records.
     pub trail: Trail,
-    /// How often what was retired since the program's start.
-    pub counters: Counters,
+    /// How often what was retired since the program's start, if a processor that counts ran all of it.
+    pub counters: Option<Counters>,
     /// How it died.
     pub death: Death,
     /// The program at its crash.
@@ -46,20 +46,32 @@ pub struct Derived {
 }
 
 /// Runs a recorded crash again and records its branches: the newest `records` (at most 32) of those that `filter` lets
-/// through. The recording is run once; from a checkpoint near its end it is run again with the model switched on.
+/// through. The recording is run to its end on `machine`, as fast as that is, from the newest checkpoint on disk; then the
+/// software CPU goes through the end of it twice, to count, and with the model switched on.
 ///
 /// # Errors
-/// When the recording does not replay on the software CPU, or does not end in a crash.
-pub fn derive(recording: &Recording, records: u32, filter: Filter) -> Result<Derived, TrailError> {
-    let mut timeline = on_software_cpu(recording)?;
-    let Some(End::Killed(death)) = timeline.run_to_end()?.end else { return Err(TrailError::NoCrash) };
+/// When the recording does not replay, or does not end in a crash.
+pub fn derive(
+    recording: &Recording,
+    machine: Machine,
+    records: u32,
+    filter: Filter,
+) -> Result<Derived, TrailError> {
+    let mut timeline = Timeline::open(recording, machine)?;
+    timeline.seek_end()?;
+    let Some(End::Killed(death)) = timeline.replay_mut().report()?.end else {
+        return Err(TrailError::NoCrash);
+    };
     crashed_at_end(&timeline)?;
-    let counters = timeline.replay().process().cpu().counters().unwrap_or_default();
+    let counters = counted_since_start(&timeline);
+    let begin = timeline.replay().window_begins().unwrap_or_default();
+    let mut way = Way::behind(timeline.position().event, &mut timeline)?;
     // A call stack begins with the program.
     let mut back = if filter.is_call_stack() { u64::MAX } else { FIRST_LOOK_BACK };
     loop {
-        timeline.seek_retired(counters.instructions.saturating_sub(back))?;
-        let from_start = timeline.position() == Position::default();
+        let start = if back == u64::MAX { begin } else { way.before_end(back, begin, &mut timeline)? };
+        timeline.seek(start)?;
+        let from_start = timeline.position() <= begin;
         let (trail, emptied) = record_to_end(&mut timeline, filter)?;
         // Records that another task's were emptied for are all that there would be.
         if from_start || emptied || trail.records.len() >= index(records) {
@@ -70,15 +82,85 @@ pub fn derive(recording: &Recording, records: u32, filter: Filter) -> Result<Der
     }
 }
 
+/// What had retired since the program's start, if the processor has counted since then.
+fn counted_since_start(timeline: &Timeline) -> Option<Counters> {
+    let replay = timeline.replay();
+    let is_late = replay.process().counts_late() || replay.window_counts_late();
+    replay.process().cpu().counters().filter(|_| !is_late)
+}
+
 /// So many instructions before the crash is where branches are recorded from at first.
 const FIRST_LOOK_BACK: u64 = 1 << 16;
 /// And so many times as many each time when those had too few branches.
 const LOOK_BACK_FURTHER: u64 = 64;
+/// A way that is too short begins so many times as far from the end in the next attempt, in events.
+const LONGER: u64 = 4;
+/// So many instructions run at once on the way.
+const STRETCH: u64 = 1 << 23;
+
+/// The last part of a recording, counted.
+struct Way {
+    /// Where it was stood on the way, and how many instructions had retired there since some place before.
+    stands: Vec<(Position, u64)>,
+    /// The same at the end.
+    total: u64,
+}
+
+impl Way {
+    /// From behind an event to the end, on the software CPU.
+    fn behind(event: u64, timeline: &mut Timeline) -> Result<Way, TrailError> {
+        timeline.seek(Position { event, retired: 0 })?;
+        timeline.replay_mut().process_mut().count_exactly(true).map_err(ReplayError::from)?;
+        let mut stands = vec![(timeline.position(), retired(timeline))];
+        while !timeline.ended() {
+            timeline.walk(Until::Retired(retired(timeline).saturating_add(STRETCH)))?;
+            stands.push((timeline.position(), retired(timeline)));
+        }
+        Ok(Way { stands, total: retired(timeline) })
+    }
+
+    /// How many instructions retire from a position on that it has gone through.
+    fn left(&self, at: Position) -> u64 {
+        let stand = self.stands.iter().rfind(|(stand, _)| *stand <= at);
+        // Between two events, positions count instructions, too.
+        let behind = stand.map_or(0, |(stand, count)| match stand.event == at.event {
+            true => count + (at.retired - stand.retired),
+            false => *count,
+        });
+        self.total.saturating_sub(behind)
+    }
+
+    /// So many instructions before the end, or where the recording begins; the way is made longer for it, if it must be.
+    fn before_end(
+        &mut self,
+        back: u64,
+        begin: Position,
+        timeline: &mut Timeline,
+    ) -> Result<Position, TrailError> {
+        let end = timeline.position().event;
+        let mut events = 1;
+        loop {
+            let goal = self.total.checked_sub(back);
+            let stand =
+                goal.and_then(|goal| self.stands.iter().rfind(|(_, count)| *count <= goal).zip(Some(goal)));
+            if let Some((&(at, count), goal)) = stand {
+                return Ok(Position { retired: at.retired + (goal - count), ..at });
+            }
+            let first = self.stands.first().map_or(begin, |(first, _)| *first);
+            if first <= begin {
+                return Ok(begin);
+            }
+            *self = Way::behind(end.saturating_sub(events).max(begin.event), timeline)?;
+            events = events.saturating_mul(LONGER);
+        }
+    }
+}
 
 /// Records branches from here to the end of the recording; says with them whether the records were emptied on the way.
 fn record_to_end(timeline: &mut Timeline, filter: Filter) -> Result<(Trail, bool), TrailError> {
     let refused = |error: &dyn std::error::Error| TrailError::Capture(error.to_string());
     let process = timeline.replay_mut().process_mut();
+    process.count_exactly(true).map_err(ReplayError::from)?;
     let armed = Armed::arm(process.cpu_mut(), filter).map_err(|e| refused(&e))?;
     process.empty_at_switches(armed);
     let emptied = process.emptied();
@@ -107,7 +189,7 @@ impl Derived {
             death: self.death,
             origin: origin.to_owned(),
             trail: Some(self.trail.to_bytes()),
-            counters: (!self.replay.window_counts_late()).then_some(self.counters),
+            counters: self.counters,
             crumbs,
             contexts: crumbs::contexts_of_core(recording),
         };
@@ -124,16 +206,21 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Stands before the last `count` instructions that retire, or at the program's first. Runs the recording once.
+    /// Stands before the last `count` instructions that retire, or at the recording's first. Runs the recording to its end on
+    /// `machine`, as [`derive()`] does.
     ///
     /// # Errors
     /// As [`derive()`].
-    pub fn open(recording: &Recording, count: u64) -> Result<Tail, TrailError> {
-        let mut timeline = on_software_cpu(recording)?;
-        timeline.run_to_end()?;
+    pub fn open(recording: &Recording, machine: Machine, count: u64) -> Result<Tail, TrailError> {
+        let mut timeline = Timeline::open(recording, machine)?;
+        timeline.seek_end()?;
         crashed_at_end(&timeline)?;
-        let total = retired(&timeline);
-        timeline.seek_retired(total.saturating_sub(count))?;
+        let begin = timeline.replay().window_begins().unwrap_or_default();
+        let mut way = Way::behind(timeline.position().event, &mut timeline)?;
+        let start = way.before_end(count, begin, &mut timeline)?;
+        timeline.seek(start)?;
+        timeline.replay_mut().process_mut().count_exactly(true).map_err(ReplayError::from)?;
+        let total = retired(&timeline).saturating_add(way.left(timeline.position()));
         let mut tail = Tail { timeline, total };
         tail.settle()?;
         Ok(tail)
@@ -218,16 +305,20 @@ impl Tail {
 ///
 /// # Errors
 /// As [`derive()`].
-pub fn tail_log(recording: &Recording, count: u64) -> Result<Vec<u64>, TrailError> {
-    Ok(tail_of_tasks(recording, count)?.into_iter().map(|(_, address)| address).collect())
+pub fn tail_log(recording: &Recording, machine: Machine, count: u64) -> Result<Vec<u64>, TrailError> {
+    Ok(tail_of_tasks(recording, machine, count)?.into_iter().map(|(_, address)| address).collect())
 }
 
 /// The same with the task that executed each.
 ///
 /// # Errors
 /// As [`derive()`].
-pub fn tail_of_tasks(recording: &Recording, count: u64) -> Result<Vec<(u32, u64)>, TrailError> {
-    let mut tail = Tail::open(recording, count)?;
+pub fn tail_of_tasks(
+    recording: &Recording,
+    machine: Machine,
+    count: u64,
+) -> Result<Vec<(u32, u64)>, TrailError> {
+    let mut tail = Tail::open(recording, machine, count)?;
     let mut log = Vec::new();
     while !tail.ended() {
         let (task, rip) = (tail.thread().unsigned_abs(), tail.process_mut().cpu().regs().rip);
@@ -242,12 +333,6 @@ pub fn tail_of_tasks(recording: &Recording, count: u64) -> Result<Vec<(u32, u64)
 /// Whether the end of a recording is where its first process ended.
 fn crashed_at_end(timeline: &Timeline) -> Result<(), TrailError> {
     if timeline.replay().process().first_died_before() { Err(TrailError::DiedBefore) } else { Ok(()) }
-}
-
-fn on_software_cpu(recording: &Recording) -> Result<Timeline, TrailError> {
-    let machine =
-        engine::open(EngineKind::Soft, crate::ram::for_replay()).map_err(crate::process::ProcessError::from);
-    Ok(Timeline::open(recording, machine.map_err(ReplayError::from)?)?)
 }
 
 fn retired(timeline: &Timeline) -> u64 {

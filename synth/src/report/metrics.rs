@@ -11,6 +11,7 @@ use crate::suffix::{Origin, Suffix};
 use iced_x86::InstructionInfoFactory;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
+use vmm::engine::Machine;
 use vmm::recording::Recording;
 use vmm::replay::ReplayError;
 use vmm::trail::{Tail, TrailError};
@@ -123,12 +124,17 @@ impl Truth for Tail {
     }
 }
 
-/// Measures a suffix against the recording of the crash. Runs the whole recording once.
+/// Measures a suffix against the recording of the crash, which runs to its end on `machine`.
 ///
 /// # Errors
-/// When the recording does not replay on the software CPU.
-pub fn measure(recording: &Recording, suffix: &Suffix, listing: &Listing) -> Result<Metrics, TrailError> {
-    measure_against(&mut Tail::open(recording, retiring(listing))?, suffix, listing)
+/// When the recording does not replay.
+pub fn measure(
+    recording: &Recording,
+    machine: Machine,
+    suffix: &Suffix,
+    listing: &Listing,
+) -> Result<Metrics, TrailError> {
+    measure_against(&mut Tail::open(recording, machine, retiring(listing))?, suffix, listing)
 }
 
 /// How many instructions of a suffix retire.

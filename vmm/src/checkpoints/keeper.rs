@@ -151,6 +151,11 @@ impl Keeper {
         self.keep(process, &journal, begins_segment, comparisons)
     }
 
+    /// Where the newest one is, if there is any.
+    pub(crate) fn taken(&self) -> Option<Position> {
+        self.taken
+    }
+
     /// Takes one here, where a processor that counts or an event has brought the program, if the last is as far as two are to be apart:
     /// whatever it costs, since it is the last.
     pub(crate) fn keep_last(

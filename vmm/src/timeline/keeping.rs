@@ -78,8 +78,8 @@ impl Timeline {
     /// before and after.
     fn keep_before_end(&mut self, keeper: &mut Keeper) -> Result<(), ReplayError> {
         let end = self.replay.events();
-        // The last events may be served together.
-        for event in [1, 2, 4, 8, 16].iter().map_while(|before| end.checked_sub(*before)) {
+        // The last events may be served together, as a signal that a program sends itself is, and each try is a way back.
+        for event in [2, 4, 8, 16].iter().map_while(|before| end.checked_sub(*before)) {
             self.seek(Position { event, retired: 0 })?;
             if !self.ended {
                 self.replay.keep_last_on_disk(keeper)?;
@@ -116,7 +116,7 @@ impl Timeline {
         Ok(true)
     }
 
-    /// Runs to the next exit or bound, and keeps a checkpoint in memory and on disk where one is due.
+    /// Runs to the next exit or bound, and keeps a checkpoint in memory and on disk where one is due: in memory wherever one is on disk.
     fn run_on(&mut self, until: Until, keeper: &mut Keeper) -> Result<(), ReplayError> {
         let (events, before) = (self.replay.events(), Instant::now());
         self.step_until(until)?;
@@ -124,6 +124,15 @@ impl Timeline {
         if self.exact {
             self.stops.keep_if_due(&mut self.replay, self.spent, self.ended)?;
         }
-        if self.ended { Ok(()) } else { self.replay.keep_on_disk(keeper, events) }
+        if self.ended {
+            return Ok(());
+        }
+        let newest = keeper.taken();
+        self.replay.keep_on_disk(keeper, events)?;
+        if keeper.taken() != newest {
+            // Pages that are copied for the one on disk are copied anyway, and the way back is as short as between those.
+            self.stops.keep_one_more(&mut self.replay, self.spent, self.ended)?;
+        }
+        Ok(())
     }
 }

@@ -162,6 +162,16 @@ impl Stops {
         if !is_far || frames.available() < frames.used() {
             return Ok(());
         }
+        self.keep_one_more(replay, spent, ended)
+    }
+
+    /// Keeps the replay, and gives others back where there are too many.
+    pub(super) fn keep_one_more(
+        &mut self,
+        replay: &mut Replay,
+        spent: Duration,
+        ended: bool,
+    ) -> Result<(), ReplayError> {
         if self.stops.len() >= FEW && host::is_short_of_memory() {
             self.thin(replay);
         }

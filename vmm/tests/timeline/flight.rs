@@ -112,7 +112,7 @@ fn a_crash_in_a_window_has_its_last_branches() {
     for recorder in engines() {
         let options = Options { near_past: true, ..flight() };
         let recording = program.record_with(recorder, &["8000", "crash"], options);
-        let derived = vmm::trail::derive(&recording, 32, lbr::Filter::ANY).unwrap();
+        let derived = vmm::trail::derive(&recording, machine(recorder), 32, lbr::Filter::ANY).unwrap();
         assert_eq!(derived.trail.records.len(), 32, "on {}", recorder.name());
     }
 }
