@@ -220,7 +220,8 @@ fn crash(
     let Some(death) = process.death() else { return handled(history, symbols) };
     let signal = signal_name(death.signal).map_or_else(|| format!("signal {}", death.signal), str::to_owned);
     let rip = process.cpu().regs().rip;
-    let head = format!("it crashed with {signal} at {}", place_of(symbols, rip));
+    let how = if death.leaves_core() { "it crashed with" } else { "it was ended by" };
+    let head = format!("{how} {signal} at {}", place_of(symbols, rip));
     let mappings = process.mappings();
     let overflowed = overflowed(process, death, &mappings, symbols).map(|it| it.to_string());
     let said = (death.signal == libc::SIGABRT).then(|| abort_message(process, symbols)).flatten();
