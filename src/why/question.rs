@@ -246,7 +246,16 @@ fn crash(
         question.words.splice(0..0, words.into_iter().chain(said));
         return Ok(question);
     }
-    let mut question = decided::decision(history, symbols, head)?;
+    let Some(mut question) = decided::decision(history, symbols, &head)? else {
+        // Go's runtime aborts (GOTRACEBACK=crash) long after the handler of the fault has returned.
+        let handled = caught::handled_before(history.travel()).map_err(failure)?;
+        let of = "say with --of what is to be explained";
+        let why = match handled {
+            Some(handled) => format!("{head}, and no value made it. But {handled}; or {of}"),
+            None => format!("{head}, and no value made it: {of}"),
+        };
+        return Err(Failure::new(Code::Usage, why));
+    };
     question.words.splice(1..1, said);
     Ok(question)
 }
