@@ -52,13 +52,15 @@ const GIVING_UP: [&str; 17] = [
 ];
 
 /// The same in C++, Rust and Go, by how their names begin.
-const GIVING_UP_IN: [&str; 17] = [
+const GIVING_UP_IN: [&str; 19] = [
     "std::terminate",
     "std::__throw_",
     "__cxxabiv1::",
     "__gnu_cxx::__verbose_terminate",
     "core::panicking::",
     "std::panicking::",
+    "std::process::abort",
+    "core::option::expect_failed",
     "std::sys",
     "__rust",
     "runtime.crash",
@@ -95,17 +97,21 @@ pub(super) fn decision(
     let process = travel.process();
     let thread = process.thread();
     let stack = symbols.backtrace(process, thread, 64);
-    let own = stack.frames.iter().position(|(_, place)| !gives_up(place));
-    let Some(own) = own else { return Ok(None) };
+    // One that calls another and does nothing else has not decided it.
+    let own =
+        stack.frames.iter().enumerate().filter(|(_, (_, place))| !gives_up(place)).find_map(|(own, it)| {
+            let function = symbols.function_at(it.0.lookup_address())?;
+            let at = deciding_branches(process, symbols, function);
+            (!at.is_empty()).then_some((own, at))
+        });
+    let Some((own, at)) = own else { return Ok(None) };
     let (frame, place) = &stack.frames[own];
     // The same call of the function has the stack between what it called and its caller; a call of itself has it below.
     let caller = stack.frames.get(own + 1).map_or(u64::MAX, |(caller, _)| caller.rsp);
-    let Some(function) = symbols.function_at(frame.lookup_address()) else { return Ok(None) };
-    let at = deciding_branches(process, symbols, function);
     let (pid, lookout) = (process.pid(), Lookout { at, data: Vec::new() });
     travel.follow(pid);
     for _ in 0..MOST_BRANCHES {
-        if lookout.is_empty() || !matches!(travel.backward(&lookout).map_err(failure)?, Stop::Breakpoint(_)) {
+        if !matches!(travel.backward(&lookout).map_err(failure)?, Stop::Breakpoint(_)) {
             break;
         }
         let rsp = travel.process().cpu().regs().gpr[usize::from(Gpr::RSP.0)];
