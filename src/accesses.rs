@@ -94,7 +94,7 @@ struct PlaceArgs {
     /// How many bytes (default: as many as the expression's type has)
     #[arg(value_name = "LENGTH", value_parser = number)]
     length: Option<u64>,
-    /// Whose memory, by its number in the recording (default: the first if it crashed, else the one that is loaded at the end)
+    /// Whose memory, by its number in the recording (default: the one that crashed, else the one that is loaded at the end)
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
     /// What runs the program: where single instructions count, it is the software CPU

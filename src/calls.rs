@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// The function: its name, FILE:LINE, or its address
     #[arg(value_name = "FUNCTION")]
     function: String,
-    /// Of which process, by its number in the recording, or `all` (default: the first if it crashed, else the one that is loaded at the
+    /// Of which process, by its number in the recording, or `all` (default: the one that crashed, else the one that is loaded at the
     /// end)
     #[arg(long, value_name = "PID", value_parser = whose)]
     pid: Option<Whose>,

@@ -1,7 +1,8 @@
 //! How a recording ended, in a word and in a sentence.
 
 use vmm::journal::End;
-use vmm::signal::SI_KERNEL;
+use vmm::process::Process;
+use vmm::signal::{Death, SI_KERNEL};
 
 /// The word for scripts, and the status or signal. A journal without an end is incomplete.
 pub(crate) fn word(end: Option<&End>) -> (&'static str, Option<i32>) {
@@ -33,4 +34,11 @@ pub(crate) fn sentence(end: &End) -> String {
         End::Full => "full: the program went on".to_owned(),
         End::Kept => "kept: the program went on".to_owned(),
     }
+}
+
+/// The signal that has ended the loaded process, if the program stands there; `ended` says whether that is the recording's end.
+pub(crate) fn death(process: &Process, ended: bool) -> Option<Death> {
+    // At the recording's end it is the first process's, whichever ran last.
+    let is_another = ended && process.first_died_before() && !process.is_first();
+    process.death().filter(|_| !is_another)
 }

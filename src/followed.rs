@@ -6,11 +6,14 @@ use crate::index;
 use crate::log::say;
 use crate::replay::failure;
 use crate::sandbox;
+use crate::summary::crashed_too;
 use crate::symbols::Symbols;
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::process::ExitCode;
+use vmm::elfcore::signal_name;
 use vmm::engine::Machine;
+use vmm::process::Process;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
 use vmm::travel::Travel;
@@ -71,6 +74,42 @@ pub(crate) fn no_process(travel: &mut Travel, pid: i32) -> Failure {
     Failure::new(Code::Usage, why)
 }
 
+/// Whom a question is about that names no process, where it is not the one that is loaded at the recording's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Meant {
+    pub(crate) pid: i32,
+    /// Why: what became of it.
+    why: String,
+}
+
+impl Meant {
+    /// For a program that stands at its end: the first process, if it crashed; else another that did, which is how a service ends
+    /// whose worker crashed and whose master was told to stop then. Of several it is the one with the highest number.
+    pub(crate) fn of(process: &Process, recording: &Recording) -> Option<Meant> {
+        // At the end it is the first process's where that died, whichever is loaded.
+        let is_firsts = process.is_first() || process.first_died_before();
+        let death = process.death().filter(|_| is_firsts);
+        let first = || process.first_died_before().then(|| process.first_pid());
+        if death.is_some_and(|death| death.leaves_core()) {
+            return first()
+                .map(|pid| Meant { pid, why: format!("process {pid} crashed, and others went on") });
+        }
+        let others = recording.others_with_cores();
+        if let (Some(pid), Some(why)) = (others.last(), crashed_too(&others)) {
+            return Some(Meant { pid: *pid, why });
+        }
+        let name = death.and_then(|death| signal_name(death.signal)).unwrap_or("a signal");
+        first()
+            .map(|pid| Meant { pid, why: format!("process {pid} was ended by {name}, and others went on") })
+    }
+}
+
+impl Display for Meant {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
 /// Opens the recording, confines gretel, and goes there: to the last moment of the process `pid`, else to the end. Who looks back from
 /// there, rather than through all from the beginning, has an index made.
 pub(crate) fn open(
@@ -91,13 +130,9 @@ pub(crate) fn open(
         Some(pid) => go_to_process(&mut travel, pid)?,
         None => {
             travel.seek_end().map_err(failure)?;
-            if travel.process().first_died_before() {
-                // Others went on behind the crash, which is what is asked about.
-                let first = travel.process().first_pid();
-                go_to_process(&mut travel, first)?;
-                say!(
-                    "gretel: this is about process {first}, which crashed; others went on (--pid asks for one)"
-                );
+            if let Some(meant) = Meant::of(travel.process(), &recording) {
+                go_to_process(&mut travel, meant.pid)?;
+                say!("gretel: {meant}; this is about {} (--pid asks for another)", meant.pid);
             }
         }
     }

@@ -1,12 +1,14 @@
 //! Where a session begins: what `at` and `pid` in the launch configuration say.
 
 use super::debuggee::{Debuggee, elsewhere};
-use super::ends::{death, to_last_moment, to_next_moment};
-use crate::followed::no_process;
+use super::ends::{to_last_moment, to_next_moment};
+use crate::ending::death;
+use crate::followed::{Meant, no_process};
 use crate::replay::failure;
 use crate::sight::entry_point;
 use vmm::engine::lookout::Lookout;
 use vmm::position::Position;
+use vmm::recording::Recording;
 use vmm::replay::ReplayError;
 use vmm::travel::{Stop, Travel};
 
@@ -36,10 +38,11 @@ impl Debuggee {
         &mut self,
         start: &Start,
         pid: Option<i32>,
+        recording: &Recording,
         said: &mut Vec<String>,
     ) -> Result<(), String> {
         let failed = |error: ReplayError| failure(error).to_string();
-        let Some(pid) = pid else { return self.begin_in_any(start, said).map_err(failed) };
+        let Some(pid) = pid else { return self.begin_in_any(start, recording, said).map_err(failed) };
         self.travel.follow(pid);
         match self.begin_in(start, pid, said).map_err(failed)? {
             true => Ok(()),
@@ -48,7 +51,12 @@ impl Debuggee {
     }
 
     /// The same in the process that is loaded there.
-    fn begin_in_any(&mut self, start: &Start, said: &mut Vec<String>) -> Result<(), ReplayError> {
+    fn begin_in_any(
+        &mut self,
+        start: &Start,
+        recording: &Recording,
+        said: &mut Vec<String>,
+    ) -> Result<(), ReplayError> {
         let travel = &mut self.travel;
         match start {
             Start::Begin => past_loader(travel)?,
@@ -59,10 +67,9 @@ impl Debuggee {
             }
             Start::Crash => {
                 travel.seek_end()?;
-                if travel.process().first_died_before() {
-                    // Others went on behind the crash.
-                    let first = travel.process().first_pid();
-                    to_last_moment(travel, first)?;
+                if let Some(meant) = Meant::of(travel.process(), recording) {
+                    said.push(format!("{meant}: the session is about {}", meant.pid));
+                    to_last_moment(travel, meant.pid)?;
                 }
                 if death(travel.process(), travel.ended()).is_none() {
                     past_loader(travel)?;

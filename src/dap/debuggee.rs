@@ -3,10 +3,10 @@
 use super::begin::Start;
 use super::breakpoints::{Breakpoints, Hit};
 use super::children::Children;
-use super::ends::death;
 use super::protocol::{At, Launch};
 use super::sources::{Absent, SourceMap};
 use super::stack::Handles;
+use crate::ending::death;
 use crate::engine::{self, Choice};
 use crate::replay::failure;
 use crate::sandbox;
@@ -102,7 +102,7 @@ impl Debuggee {
             first: None,
             children: Children::default(),
         };
-        debuggee.begin(&start, launch.pid, &mut said)?;
+        debuggee.begin(&start, launch.pid, &recording, &mut said)?;
         said.extend(debuggee.damage());
         debuggee.look();
         Ok((debuggee, said))

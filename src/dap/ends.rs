@@ -11,15 +11,7 @@ use vmm::engine::lookout::Lookout;
 use vmm::position::Position;
 use vmm::process::{Noted, Process};
 use vmm::replay::ReplayError;
-use vmm::signal::Death;
 use vmm::travel::{Stop, Travel};
-
-/// The signal that has ended the loaded process, if the program stands there.
-pub(super) fn death(process: &Process, ended: bool) -> Option<Death> {
-    // At the recording's end it is the first process's, whichever ran last.
-    let is_another = ended && process.first_died_before() && !process.is_first();
-    process.death().filter(|_| !is_another)
-}
 
 /// Whether a process stands at the signal that has ended it.
 pub(super) fn has_died(process: &Process, pid: i32) -> bool {

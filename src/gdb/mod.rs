@@ -34,7 +34,7 @@ mod target;
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
-use crate::followed;
+use crate::followed::{self, Meant};
 use crate::kernel;
 use crate::log::say;
 use crate::replay::failure;
@@ -167,7 +167,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let symbols = Symbols::of(&args.dir);
     sandbox::enter();
     let mut travel = followed::travel(&recording, machine)?;
-    begin(args, &mut travel)?;
+    begin(args, &mut travel, &recording)?;
     files_here::compare(travel.process());
     let mut recorded = Recorded::new(travel, symbols);
     if args.follow {
@@ -339,19 +339,19 @@ fn accept(address: &str) -> io::Result<Stream> {
 }
 
 /// Goes to where the debugger is to begin.
-fn begin(args: &Args, travel: &mut Travel) -> Result<(), Failure> {
+fn begin(args: &Args, travel: &mut Travel, recording: &Recording) -> Result<(), Failure> {
     if let Some(pid) = args.pid {
         followed::go_to_process(travel, pid)?;
         travel.follow(pid);
     }
-    go_to_place(args, travel).map_err(failure)?;
+    go_to_place(args, travel, recording).map_err(failure)?;
     if args.pid.is_none() {
         travel.follow(travel.process().pid());
     }
     Ok(())
 }
 
-fn go_to_place(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
+fn go_to_place(args: &Args, travel: &mut Travel, recording: &Recording) -> Result<(), ReplayError> {
     match args.at {
         Some(Place::Start) => drop(travel.seek(travel.begin())?),
         Some(Place::At(position)) => {
@@ -366,10 +366,9 @@ fn go_to_place(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
         None if args.pid.is_some() => {}
         None => {
             travel.seek_end()?;
-            if travel.process().first_died_before() {
-                // Others went on behind the crash.
-                let first = travel.process().first_pid();
-                travel.seek_process(first)?;
+            if let Some(meant) = Meant::of(travel.process(), recording) {
+                say!("gretel: {meant}: gdb begins there (--pid, --at begin elsewhere)");
+                travel.seek_process(meant.pid)?;
             }
             if travel.process().death().is_none() {
                 travel.seek(travel.begin())?;

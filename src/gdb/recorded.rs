@@ -15,6 +15,7 @@ use super::points::{Kind, Point};
 use super::registers::{self, Shown};
 use super::signals::gdb_number;
 use super::target::{Stopped, Target, Task, Way, Why, Wishes};
+use crate::ending::death;
 use crate::exit::Failure;
 use crate::log::say;
 use crate::replay::failure;
@@ -84,9 +85,11 @@ impl Recorded {
         Recorded { travel, symbols, told_crash, said_damage, pending, view, images, forks, source }
     }
 
-    /// Where it stands, for a session that begins.
+    /// Where it stands, for a session that begins: at a crash it has stopped for the signal.
     pub(super) fn stands(&self) -> Stopped {
-        Stopped { id: self.loaded(), why: Why::There }
+        let id = self.loaded();
+        let why = self.death(id.pid).map_or(Why::There, |death| Why::Signal(death.signal));
+        Stopped { id, why }
     }
 
     /// Says once that the journal has no end, when it was read as far as it goes.
@@ -381,8 +384,12 @@ impl Target for Recorded {
         self.travel.process().mappings_of(pid)
     }
 
+    fn anonymous(&self, pid: i32, mapping: &MappingInfo) -> u64 {
+        self.travel.process().anonymous_of(pid, mapping.start)
+    }
+
     fn death(&self, pid: i32) -> Option<Death> {
-        self.travel.process().death().filter(|_| self.travel.process().pid() == pid)
+        death(self.travel.process(), self.travel.ended()).filter(|_| self.travel.process().pid() == pid)
     }
 
     fn handled(&self, id: Id) -> Option<Vec<u8>> {

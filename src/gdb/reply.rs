@@ -7,7 +7,7 @@ use super::signals::gdb_number;
 use super::target::{Stopped, Task, Why};
 use std::fmt::Write;
 use vmm::engine::lookout::Access;
-use vmm::memory::MappingInfo;
+use vmm::memory::{MappingInfo, Rights};
 use vmm::signal::Death;
 
 /// What an answer depends on.
@@ -79,19 +79,29 @@ fn escaped(text: &str) -> String {
 
 /// What /proc/PID/maps says, but for devices and inodes.
 pub(super) fn maps(mappings: &[MappingInfo]) -> String {
+    mappings.iter().map(mapped).collect()
+}
+
+/// The same with what of it the process has made its own, as /proc/PID/smaps has it: gdb leaves out of a core what is a file's.
+///
+/// Without a name all is anonymous to gdb, also the 64 MB that malloc keeps for each thread, where there is nothing and nothing can be
+/// accessed: that is marked as memory that is not to be dumped (`dd`).
+pub(super) fn smaps(mappings: &[MappingInfo], anonymous: &dyn Fn(&MappingInfo) -> u64) -> String {
     let mut text = String::new();
     for mapping in mappings {
-        let _ = writeln!(
-            text,
-            "{:08x}-{:08x} {}p {:08x} 00:00 0 {}",
-            mapping.start,
-            mapping.end,
-            rights(mapping, '-'),
-            mapping.file_offset,
-            mapping.name
-        );
+        let (size, anonymous) = ((mapping.end - mapping.start) / 1024, anonymous(mapping) / 1024);
+        text += &mapped(mapping);
+        let _ = write!(text, "Size: {size:>14} kB\nAnonymous: {anonymous:>9} kB\n");
+        if anonymous == 0 && mapping.rights == Rights::default() {
+            text += "VmFlags: dd\n";
+        }
     }
     text
+}
+
+fn mapped(mapping: &MappingInfo) -> String {
+    let MappingInfo { start, end, file_offset, name, .. } = mapping;
+    format!("{start:08x}-{end:08x} {}p {file_offset:08x} 00:00 0 {name}\n", rights(mapping, '-'))
 }
 
 fn rights(mapping: &MappingInfo, without: char) -> String {
@@ -180,6 +190,19 @@ mod tests {
             (part(b"abc", 0, 2), part(b"abc", 2, 2), part(b"abc", 9, 9)),
             (b"mab".to_vec(), b"lc".to_vec(), b"l".to_vec())
         );
+    }
+
+    #[test]
+    fn a_core_is_without_what_nobody_can_access() {
+        let rights = Rights { read: true, write: true, execute: false };
+        let mapping = |start, rights| {
+            let (name, file_offset) = (String::new(), 0);
+            MappingInfo { start, end: start + 0x2000, rights, name, file_offset }
+        };
+        let text = smaps(&[mapping(0x1000, rights), mapping(0x3000, Rights::default())], &|_| 0);
+        let expected = "00001000-00003000 rw-p 00000000 00:00 0 \nSize:              8 kB\nAnonymous:         0 kB\n\
+                        00003000-00005000 ---p 00000000 00:00 0 \nSize:              8 kB\nAnonymous:         0 kB\nVmFlags: dd\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

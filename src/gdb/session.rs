@@ -390,16 +390,22 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Those of /proc that say what is mapped; all others are this machine's, and the debugger reads them there.
+    /// Those of /proc that say what is mapped, by which gdb chooses what a core needs (`generate-core-file`); all others are this machine's, and the debugger reads them there.
     fn open(&mut self, name: &[u8]) -> Answer {
         let name = String::from_utf8_lossy(name);
-        let pid = name.strip_prefix("/proc/").filter(|_| name.ends_with("/maps"));
-        let Some(pid) = pid.and_then(|rest| rest.split('/').next()?.parse().ok()) else {
-            return NO_FILE.into();
-        };
+        let asked = name.strip_prefix("/proc/").and_then(|rest| rest.split_once('/'));
+        // Some versions ask for /proc/PID/task/TID/maps.
+        let asked = asked.and_then(|(pid, rest)| Some((pid.parse().ok()?, rest.rsplit('/').next()?)));
+        let Some((pid, what @ ("maps" | "smaps"))) = asked else { return NO_FILE.into() };
         // Who does not know several processes names this one by any number.
         let id = if self.dialect.several { Id { pid, tid: pid } } else { self.general };
-        let text = reply::maps(&self.target.mappings(self.shown_for(id).pid)).into_bytes();
+        let pid = self.shown_for(id).pid;
+        let mappings = self.target.mappings(pid);
+        let text = match what {
+            "maps" => reply::maps(&mappings),
+            _ => reply::smaps(&mappings, &|mapping| self.target.anonymous(pid, mapping)),
+        };
+        let text = text.into_bytes();
         let number = (0..).find(|number| !self.files.contains_key(number)).unwrap_or(u64::MAX);
         self.files.insert(number, text);
         format!("F{number:x}").into()

@@ -24,6 +24,10 @@ pub(super) trait Target {
     fn program(&self, pid: i32) -> Option<Vec<u8>>;
     fn auxiliary(&self, pid: i32) -> Vec<(u64, u64)>;
     fn mappings(&self, pid: i32) -> Vec<MappingInfo>;
+    /// How many bytes of a mapping are the process's own, and not a file's; all, where that is not known.
+    fn anonymous(&self, _: i32, mapping: &MappingInfo) -> u64 {
+        mapping.end - mapping.start
+    }
     /// The signal that ended a process, where it stands at that.
     fn death(&self, pid: i32) -> Option<Death>;
     /// The `siginfo_t` of a signal that a thread stopped for and has a handler of, as that is given it.

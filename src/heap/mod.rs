@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// The address, as 0x... or decimal, anywhere in the allocation; or an expression of the source, as list->head: what it points to
     #[arg(value_name = "ADDRESS|EXPR")]
     named: Named,
-    /// Of which process, by its number in the recording (default: the first if it crashed, else the one that is loaded at the end)
+    /// Of which process, by its number in the recording (default: the one that crashed, else the one that is loaded at the end)
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
     /// What runs the program: where single instructions count, it is the software CPU

@@ -204,7 +204,8 @@ impl Shown<'_> {
         if let Some(text) = rust_str(value, &record, self.world) {
             return self.push(&text);
         }
-        if depth < DEEPEST && self.of_library(value, &record, depth) {
+        // A text is short, and has nothing in it that is deeper.
+        if (depth < DEEPEST || library::is_text(&value.ty)) && self.of_library(value, &record, depth) {
             return;
         }
         let parts = value.parts(self.world, record);

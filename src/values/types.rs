@@ -3,6 +3,7 @@
 use super::info::{Die, Entry, Info};
 use gimli::{AttributeValue, DwAt, DwAte, DwTag};
 use std::rc::Rc;
+use synth::program::readable;
 
 /// Names of names, qualifiers of qualifiers, arrays of arrays.
 const DEEPEST: usize = 32;
@@ -256,7 +257,7 @@ impl Type {
                 }
                 (Some(word), to) => format!("{word} {}", to.declare(inner, depth + 1)),
                 (None, _) => {
-                    let name = info.name_of(die).unwrap_or_else(|| "{...}".to_owned());
+                    let name = info.name_of(die).map_or_else(|| "{...}".to_owned(), |name| readable(&name));
                     let kind = kind(tag).filter(|_| info.is_c(die.unit)).unwrap_or_default();
                     plain(&format!("{kind}{name}"))
                 }

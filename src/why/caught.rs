@@ -66,33 +66,51 @@ pub(super) fn fault(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Opt
 pub(super) fn none_unwound(travel: &mut Travel) -> Result<String, ReplayError> {
     let here = travel.position();
     let handled: Vec<(Position, Raised)> =
-        faults(travel)?.into_iter().filter(|(at, _)| *at <= here).collect();
+        faults(travel, None)?.into_iter().filter(|(at, _)| *at <= here).collect();
     let end = travel.report()?.end.filter(|_| travel.position() == here);
     let ended = end.map_or_else(
         || format!("the program did not crash at {here}"),
         |end| format!("the program did not crash ({})", ending::sentence(&end)),
     );
     let of = "say with --of what is to be explained, as `--of rax`";
-    let Some((at, raised)) = handled.last() else {
-        return Ok(format!("{ended}, and handled no fault before; {of}"));
-    };
-    let name = signal(raised.signal().unsigned_abs().into());
-    let which = match handled.len() {
-        1 => format!("it handled a fault, {name} at {at}"),
-        faults => format!("it handled {faults} faults, the newest {name} at {at}"),
-    };
-    let all = if handled.len() > 1 { " (`gretel events --kind signal` lists all)" } else { "" };
-    Ok(format!("{ended}. But {which}: --at {at} explains that{all}; or {of}"))
+    Ok(match newest(&handled) {
+        None => format!("{ended}, and handled no fault before; {of}"),
+        Some(newest) => format!("{ended}. But {newest}; or {of}"),
+    })
 }
 
-/// The faults for which a handler was called, in order. It ends at the recording's end.
-fn faults(travel: &mut Travel) -> Result<Vec<(Position, Raised)>, ReplayError> {
+/// Of a program that gave up: which fault of the same process a handler was called for before, if there was one, and how to ask for it.
+/// The program stands at the recording's end behind it.
+pub(super) fn handled_before(travel: &mut Travel) -> Result<Option<String>, ReplayError> {
+    let (here, pid) = (travel.position(), travel.process().pid());
+    let mut handled = faults(travel, Some(pid))?;
+    handled.retain(|(at, _)| *at <= here);
+    Ok(newest(&handled))
+}
+
+/// Which fault was handled last, and how to ask for it.
+fn newest(handled: &[(Position, Raised)]) -> Option<String> {
+    let (at, raised) = handled.last()?;
+    let name = signal(raised.signal().unsigned_abs().into());
+    let (which, all) = match handled.len() {
+        1 => (format!("it handled a fault, {name} at {at}"), ""),
+        faults => (
+            format!("it handled {faults} faults, the newest {name} at {at}"),
+            " (`gretel events --kind signal` lists all)",
+        ),
+    };
+    Some(format!("{which}: --at {at} explains that{all}"))
+}
+
+/// The faults for which a handler was called, in order, of one process or of all. It ends at the recording's end.
+fn faults(travel: &mut Travel, pid: Option<i32>) -> Result<Vec<(Position, Raised)>, ReplayError> {
     let found: Rc<RefCell<Vec<(Position, Raised)>>> = Rc::default();
     let told = Rc::clone(&found);
     travel.seek(travel.begin())?;
     travel.process_mut().trace(Box::new(move |it: &Happening| {
         if let What::Signal { raised, handler: Some(_) } = &it.what
             && raised.death.exception.is_some()
+            && pid.is_none_or(|pid| pid == it.pid)
         {
             told.borrow_mut().push((it.position, *raised));
         }

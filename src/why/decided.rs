@@ -5,7 +5,7 @@
 
 use super::blamed::Values;
 use super::question::{Question, place_of};
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::replay::failure;
 use crate::symbols::Symbols;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
@@ -52,13 +52,15 @@ const GIVING_UP: [&str; 17] = [
 ];
 
 /// The same in C++, Rust and Go, by how their names begin.
-const GIVING_UP_IN: [&str; 17] = [
+const GIVING_UP_IN: [&str; 19] = [
     "std::terminate",
     "std::__throw_",
     "__cxxabiv1::",
     "__gnu_cxx::__verbose_terminate",
     "core::panicking::",
     "std::panicking::",
+    "std::process::abort",
+    "core::option::expect_failed",
     "std::sys",
     "__rust",
     "runtime.crash",
@@ -84,36 +86,37 @@ fn gives_up(place: &crate::symbols::Place) -> bool {
     }
 }
 
-/// The last decision of the innermost function that did not only give up: what led to an abort.
+/// The last decision of the innermost function that did not only give up: what led to an abort. None where there is no such function,
+/// or it decided nothing.
 pub(super) fn decision(
     history: &mut Recorded<'_>,
     symbols: &Symbols,
-    head: String,
-) -> Result<Question<Position>, Failure> {
+    head: &str,
+) -> Result<Option<Question<Position>>, Failure> {
     let travel = history.travel();
     let process = travel.process();
     let thread = process.thread();
     let stack = symbols.backtrace(process, thread, 64);
-    let own = stack.frames.iter().position(|(_, place)| !gives_up(place));
-    let none = || {
-        let hint = "and no value made it: say with --of what is to be explained";
-        Failure::new(Code::Usage, format!("{head}, {hint}"))
-    };
-    let own = own.ok_or_else(none)?;
+    // One that calls another and does nothing else has not decided it.
+    let own =
+        stack.frames.iter().enumerate().filter(|(_, (_, place))| !gives_up(place)).find_map(|(own, it)| {
+            let function = symbols.function_at(it.0.lookup_address())?;
+            let at = deciding_branches(process, symbols, function);
+            (!at.is_empty()).then_some((own, at))
+        });
+    let Some((own, at)) = own else { return Ok(None) };
     let (frame, place) = &stack.frames[own];
     // The same call of the function has the stack between what it called and its caller; a call of itself has it below.
     let caller = stack.frames.get(own + 1).map_or(u64::MAX, |(caller, _)| caller.rsp);
-    let function = symbols.function_at(frame.lookup_address()).ok_or_else(none)?;
-    let at = deciding_branches(process, symbols, function);
     let (pid, lookout) = (process.pid(), Lookout { at, data: Vec::new() });
     travel.follow(pid);
     for _ in 0..MOST_BRANCHES {
-        if lookout.is_empty() || !matches!(travel.backward(&lookout).map_err(failure)?, Stop::Breakpoint(_)) {
+        if !matches!(travel.backward(&lookout).map_err(failure)?, Stop::Breakpoint(_)) {
             break;
         }
         let rsp = travel.process().cpu().regs().gpr[usize::from(Gpr::RSP.0)];
         if travel.process().thread() == thread && (frame.rsp..caller).contains(&rsp) {
-            let blame = history.blame_branch(None).map_err(failure)?.ok_or_else(none)?;
+            let Some(blame) = history.blame_branch(None).map_err(failure)? else { return Ok(None) };
             let branch = place_of(symbols, blame.instruction.ip());
             let decided = format!(
                 "the last decision before it, in {}: `{}` at {branch}",
@@ -124,13 +127,14 @@ pub(super) fn decision(
                 let known = history.values(at, blame.place, &bytes).map_err(failure)?;
                 let decided =
                     format!("{decided}, by a table that was looked up with {}", Values::of(&bytes, &known));
-                return Ok(Question { at, place: blame.place, bytes, words: vec![head.clone(), decided] });
+                let words = vec![head.to_owned(), decided];
+                return Ok(Some(Question { at, place: blame.place, bytes, words }));
             }
-            let words = vec![head.clone(), decided];
-            return Ok(Question { at: blame.at, place: blame.place, bytes: blame.bytes, words });
+            let words = vec![head.to_owned(), decided];
+            return Ok(Some(Question { at: blame.at, place: blame.place, bytes: blame.bytes, words }));
         }
     }
-    Err(none())
+    Ok(None)
 }
 
 /// What told which entry of a table was taken.

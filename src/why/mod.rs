@@ -19,14 +19,13 @@ mod table;
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
-use crate::followed;
+use crate::followed::{self, Meant};
 use crate::index;
 use crate::kernel;
 use crate::log::{say, spinner};
 use crate::replay::failure;
 use crate::sandbox;
 use crate::shell;
-use crate::summary::crashed_too;
 use crate::symbols::Symbols;
 pub(crate) use folded::LeftOut;
 use question::{Asked, Expression, Question};
@@ -138,9 +137,12 @@ fn of_recording(args: &Args) -> Outcome {
         say!("gretel: what comes before it is looked at");
     }
     // Where others went on, the end is not where it crashed.
-    let crashed = travel.process().first_died_before().then(|| travel.process().first_pid());
-    let crashed = crashed.or_else(|| crashed_instead(args, &travel, &recording));
-    if let Some(pid) = args.pid.or_else(|| crashed.filter(|_| args.at.is_none())) {
+    let is_asked = args.pid.is_none() && args.at.is_none();
+    let meant = Meant::of(travel.process(), &recording).filter(|_| is_asked);
+    if let Some(meant) = &meant {
+        say!("gretel: {meant}; this is about {} (--pid asks for another)", meant.pid);
+    }
+    if let Some(pid) = args.pid.or_else(|| meant.map(|meant| meant.pid)) {
         followed::go_to_process(&mut travel, pid)?;
     }
     if let Some(at) = args.at {
@@ -190,15 +192,6 @@ fn of_recording(args: &Args) -> Outcome {
         );
     }
     Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
-}
-
-/// Another process that crashed, where the first did not and its crash is asked for. Of several it is the one with the highest number.
-fn crashed_instead(args: &Args, travel: &Travel, recording: &Recording) -> Option<i32> {
-    let is_asked = args.pid.is_none() && args.at.is_none() && args.of.is_none();
-    let others = recording.others_with_cores();
-    let pid = *others.last().filter(|_| is_asked && travel.process().death().is_none())?;
-    say!("gretel: {}; this is about {pid} (--pid asks for another)", crashed_too(&others)?);
-    Some(pid)
 }
 
 fn show<At: Copy + Ord + Display>(args: &Args, view: &View<'_, At>) -> Result<(), Failure> {

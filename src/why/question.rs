@@ -256,7 +256,8 @@ fn crash(
     let Some(death) = process.death() else { return handled(history, symbols) };
     let signal = signal_name(death.signal).map_or_else(|| format!("signal {}", death.signal), str::to_owned);
     let rip = process.cpu().regs().rip;
-    let head = format!("it crashed with {signal} at {}", place_of(symbols, rip));
+    let how = if death.leaves_core() { "it crashed with" } else { "it was ended by" };
+    let head = format!("{how} {signal} at {}", place_of(symbols, rip));
     let mappings = process.mappings();
     let overflowed = overflowed(process, death, &mappings, symbols).map(|it| it.to_string());
     let said = (death.signal == libc::SIGABRT).then(|| abort_message(process, symbols)).flatten();
@@ -281,7 +282,16 @@ fn crash(
         question.words.splice(0..0, words.into_iter().chain(said));
         return Ok(question);
     }
-    let mut question = decided::decision(history, symbols, head)?;
+    let Some(mut question) = decided::decision(history, symbols, &head)? else {
+        // Go's runtime aborts (GOTRACEBACK=crash) long after the handler of the fault has returned.
+        let handled = caught::handled_before(history.travel()).map_err(failure)?;
+        let of = "say with --of what is to be explained";
+        let why = match handled {
+            Some(handled) => format!("{head}, and no value made it. But {handled}; or {of}"),
+            None => format!("{head}, and no value made it: {of}"),
+        };
+        return Err(Failure::new(Code::Usage, why));
+    };
     question.words.splice(1..1, said);
     Ok(question)
 }

@@ -141,9 +141,12 @@ fn a_child_that_crashes_is_told_of_and_asked_about() {
         let why = place.gretel(&["why", "rec"]);
         assert!(why.err.contains(&format!("this is about {pid}")), "{}", why.err);
         assert!(why.out().contains("byte 0 of what it read"), "{}{}", why.out(), why.err);
-        // What is asked for by name is asked of where it was.
-        let rax = place.gretel(&["why", "rec", "--of", "rax"]);
-        assert!(!rax.err.contains("this is about"), "{}", rax.err);
+        // Whoever asks next asks about the same process.
+        for question in [&["why", "rec", "--of", "rax"][..], &["calls", "rec", "fork"], &["heap", "rec", "8"]]
+        {
+            let ran = place.gretel(question);
+            assert!(ran.err.contains(&format!("this is about {pid}")), "{question:?}: {}", ran.err);
+        }
     }
     let page = place.gretel(&["report", "rec", "-o", "page.html", "--fuel", "0"]);
     assert!(page.err.contains("; the page is about "), "{}", page.err);
@@ -152,6 +155,36 @@ fn a_child_that_crashes_is_told_of_and_asked_about() {
     let other = place.gretel(&["report", "rec", "-o", "other.html", "--pid", "1"]);
     assert_eq!(other.code, USAGE, "{}", other.err);
     assert!(!place.path("other.html").exists());
+}
+
+#[test]
+fn a_master_that_is_told_to_stop_did_not_crash_its_worker_did() {
+    let place = Place::new();
+    let source = r#"
+        #include <signal.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+            if (fork() == 0) sleep(1), _exit(0);
+            pid_t worker = fork();
+            if (worker == 0) return *(volatile int *)8;
+            waitpid(worker, 0, 0);
+            kill(getpid(), SIGTERM);
+        }"#;
+    if place.compile("master", source).is_none() {
+        return;
+    }
+    let ran = place.gretel(&["record", "-o", "rec", "--", "./master"]);
+    assert_eq!(ran.code, 128 + 15, "{}", ran.err);
+    let (_, pid) = ran.err.split_once("and left core.").expect("a word about the worker");
+    let pid = pid.lines().next().unwrap();
+    let why = place.gretel(&["why", "rec"]);
+    assert!(why.out().starts_with("it crashed with SIGSEGV at main"), "{}{}", why.out(), why.err);
+    assert!(why.err.contains(&format!("; this is about {pid} ")), "{}", why.err);
+    let first = place.gretel(&["events", "rec", "--json"]).out();
+    let first: serde_json::Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
+    let first = place.gretel(&["why", "rec", "--pid", &first["pid"].to_string()]);
+    assert!(first.out().starts_with("it was ended by SIGTERM at "), "{}{}", first.out(), first.err);
 }
 
 /// Records what this command line does until it has printed a line, aborts it from outside, and asks why it did.

@@ -231,3 +231,62 @@ fn functions_of_libc_have_the_arguments_that_it_declares() {
     let ran = place.gretel(&["calls", "rec", "strlen"]);
     assert!(ran.out().lines().any(|line| line.contains(" \"six words\") = 9 ")), "{}", ran.out());
 }
+
+const RUST: &str = r#"
+    pub struct Big { a: [u64; 5] }
+    pub struct Odd { a: u32, b: f64 }
+    #[inline(never)]
+    pub fn big(b: Big, n: u32, s: &str, ok: bool) -> u32 { std::hint::black_box(b.a[1]) as u32 + n + s.len() as u32 + ok as u32 }
+    #[inline(never)]
+    pub fn odd(o: Odd, n: u32) -> Big { Big { a: [o.a as u64 + o.b as u64 + n as u64; 5] } }
+    pub struct Stock { limit: Option<Box<u32>> }
+    impl Stock {
+        #[inline(never)]
+        pub fn forget(&mut self) { self.limit = None; }
+        #[inline(never)]
+        pub fn check(&self, n: u32) -> bool { n <= **self.limit.as_ref().expect("there is always a limit") }
+    }
+    fn main() {
+        let count = std::env::args().count() as u32;
+        let sum = big(Big { a: [1, 2, 3, 4, 5] }, 40 + count, "hello", true) + odd(Odd { a: 1, b: 2.0 }, 41 + count).a[2] as u32;
+        let mut stock = Stock { limit: Some(Box::new(sum)) };
+        let first = std::hint::black_box(&stock).check(7);
+        std::hint::black_box(&mut stock).forget();
+        std::process::exit((first && std::hint::black_box(&stock).check(8)) as i32);
+    }"#;
+
+/// rustc optimises what only its own file calls, and has rules of its own for structures: what is not known is not guessed.
+#[test]
+fn arguments_of_rust_are_true_or_not_known() {
+    let place = Place::new();
+    place.write("prog.rs", RUST);
+    for level in ["0", "2"] {
+        let compile = format!("rm -rf rec; rustc -g -C panic=abort -C opt-level={level} -o prog prog.rs");
+        if place.sh(&compile).code != 0 {
+            crate::skipped("calls of Rust", "there is no compiler for it");
+            return;
+        }
+        let ran = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./prog"]);
+        assert_eq!(ran.code, 128 + 6, "{}", ran.err);
+        let calls = |function: &str| place.gretel(&["calls", "rec", function]).out();
+        let (big, odd, check) = (calls("prog::big"), calls("prog::odd"), calls("prog::Stock::check"));
+        let is_known = |text: &str, name: &str, value: &str| {
+            let unknown = level != "0" && text.contains(&format!("{name}=?"));
+            assert!(unknown || text.contains(&format!("{name}={value}")), "{level}: {text}");
+        };
+        is_known(&big, "n", "41,");
+        is_known(&big, "ok", "true)");
+        // How the structure before it is passed depends on the compiler.
+        assert!(odd.contains("n=?") || odd.contains("n=42)"), "{level}: {odd}");
+        is_known(&check, "n", "7) = true");
+        is_known(&check, "n", "8)");
+        // What panics was decided outside of what only aborts.
+        let why = place.gretel(&["why", "rec"]).out();
+        if level == "0" {
+            assert!(why.contains("the last decision before it, in core::option::Option<T>::expect"), "{why}");
+            continue;
+        }
+        assert!(why.contains("the last decision before it, in prog::Stock::check"), "{level}: {why}");
+        assert!(why.contains("prog::Stock::forget") || why.contains("in forget"), "{level}: {why}");
+    }
+}

@@ -188,6 +188,13 @@ impl Editor {
         Ok(answer["result"].as_str().expect("a result").to_owned())
     }
 
+    pub(crate) fn type_in(&mut self, frame: usize, expression: &str) -> String {
+        let id = self.frames()[frame]["id"].clone();
+        let answer =
+            self.ask("evaluate", json!({ "expression": expression, "frameId": id, "context": "watch" }));
+        answer["type"].as_str().expect("a type").to_owned()
+    }
+
     pub(crate) fn value(&mut self, expression: &str) -> String {
         self.value_in(0, expression).unwrap_or_else(|why| panic!("{expression}: {why}"))
     }

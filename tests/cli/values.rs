@@ -26,11 +26,12 @@ const CPP: &str = r#"
         std::shared_ptr<point> shared = std::make_shared<point>(point{7, 8}), other = shared, nothing;
         std::unique_ptr<int> unique = std::make_unique<int>(11);
         std::optional<int> some = 5, no;
+        struct { struct { std::vector<std::string> words; } in; } deep = {{{"deep"}}};
         volatile int *crash = (int *)8;
         return *crash + numbers[0] + name[0] + view[0];
     }"#;
 
-const CPP_VALUES: [(&str, &str); 18] = [
+const CPP_VALUES: [(&str, &str); 19] = [
     ("name", "\"short\""),
     ("empty", "\"\""),
     ("view", "\"seen\""),
@@ -43,6 +44,7 @@ const CPP_VALUES: [(&str, &str); 18] = [
     ("nothing", "std::shared_ptr (empty) = 0x0"),
     ("some", "std::optional = 5"),
     ("no", "std::optional without a value"),
+    ("deep", "{in = {words = std::vector of length 1 = {\"deep\"}}}"),
     // By what they begin with: an address follows.
     ("shared", "std::shared_ptr (use count 2) = 0x"),
     ("unique", "std::unique_ptr = 0x"),
@@ -116,6 +118,10 @@ fn containers_of_cpp_are_shown_as_what_they_hold() {
         return;
     };
     check(&mut editor, 0, &CPP_VALUES);
+    // As in stacks, without what templates have by default.
+    for (expression, kind) in [("map", "map<int, std::string>"), ("&points", "vector<point> *")] {
+        assert_eq!(editor.type_in(0, expression), kind);
+    }
     assert_eq!(editor.leave(), 0);
 }
 

@@ -19,6 +19,11 @@ const TREE_LINKS: u64 = 32;
 /// The link of a hash table's node (`_Hash_node_base`).
 const HASH_LINK: u64 = 8;
 
+/// Whether a type is a string of a standard library.
+pub(super) fn is_text(ty: &Type) -> bool {
+    ty.class().is_some_and(|class| matches!(class.as_str(), "basic_string" | "basic_string_view" | "String"))
+}
+
 impl Shown<'_> {
     /// Shows a value of a type of a standard library; false, and nothing shown, if it is none that is known.
     pub(super) fn of_library(&mut self, value: &Value, record: &Record, depth: usize) -> bool {

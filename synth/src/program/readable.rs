@@ -32,10 +32,11 @@ const OF_CHARS: [&str; 9] = [
 #[must_use]
 pub fn readable(name: &str) -> String {
     let name = demangled(name);
-    if !name.contains("std::") {
+    if !name.contains("std::") && !name.contains(", >") {
         return name.into_owned();
     }
-    let mut text = name.replace("std::__cxx11::", "std::");
+    // An empty pack of arguments has a comma before it.
+    let mut text = name.replace("std::__cxx11::", "std::").replace(", >", ">");
     while text.contains("> >") {
         text = text.replace("> >", ">>");
     }
@@ -125,6 +126,10 @@ mod tests {
                 "std::basic_ostream<char, std::char_traits<char> >& std::operator<< <std::char_traits<char> >\
                  (std::basic_ostream<char, std::char_traits<char> >&, char const*)",
                 "std::ostream& std::operator<< <std::char_traits<char>>(std::ostream&, char const*)",
+            ),
+            (
+                "void invoke<void, Pool::{lambda()#1}, >(Pool&)",
+                "void invoke<void, Pool::{lambda()#1}>(Pool&)",
             ),
             // What is no default stays, as does what is an argument of the function.
             ("f(int, std::allocator<char>, int)", "f(int, std::allocator<char>, int)"),

@@ -74,6 +74,17 @@ fn lldb_looks_at_the_thread_that_stopped() {
     assert!(out.contains("stop reason = step over"), "{out}");
 }
 
+#[test]
+fn lldb_that_begins_at_a_crash_is_told_of_its_signal() {
+    let place = Place::new();
+    if !has_lldb() || recorded(&place, "soft").is_none() {
+        return;
+    }
+    let out = lldb_at(&place, "end", "./spoiled", &["thread list", "detach"]);
+    assert!(out.contains("stop reason = signal SIGSEGV"), "{out}");
+    assert!(!out.contains("SIGTRAP"), "{out}");
+}
+
 fn has_lldb() -> bool {
     let has = Command::new("lldb").arg("--version").output().is_ok();
     if !has {
@@ -84,7 +95,11 @@ fn has_lldb() -> bool {
 
 /// What lldb says to these commands, at the start of the recording `rec` of a program.
 fn lldb(place: &Place, program: &str, commands: &[&str]) -> String {
-    let arguments = ["gdb", "rec", "--at", "start", "--engine", "soft", "--listen", "127.0.0.1:0"];
+    lldb_at(place, "start", program, commands)
+}
+
+fn lldb_at(place: &Place, at: &str, program: &str, commands: &[&str]) -> String {
+    let arguments = ["gdb", "rec", "--at", at, "--engine", "soft", "--listen", "127.0.0.1:0"];
     let mut served = place
         .command(env!("CARGO_BIN_EXE_gretel"), &arguments)
         .stderr(Stdio::piped())

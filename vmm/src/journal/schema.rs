@@ -40,7 +40,7 @@ pub const VERSION: u32 = 11;
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 25;
+pub const BEHAVIOUR: u32 = 26;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::space::AddressSpace;
 use super::vma::{Backing, page_up};
-use crate::ram::{Memory, PAGE, Virt};
+use crate::ram::{Memory, PAGE, PAGE_LEN, Virt};
 use std::ops::Range;
 
 impl AddressSpace {
@@ -33,6 +33,39 @@ impl AddressSpace {
             }
         }
         joined(runs)
+    }
+
+    /// How many bytes of the mapping at `start` are the process's own, in whole pages: what it stored in the place of the file's bytes, and
+    /// what it touched where no file is mapped. Linux tells as much in /proc/PID/smaps (`Anonymous`).
+    #[must_use]
+    pub fn anonymous(&self, memory: &Memory, start: Virt) -> u64 {
+        let Some((start, mapping)) = self.mappings().find(start) else { return 0 };
+        let range = start..mapping.end;
+        let is_own = |page: Virt| {
+            let (mut here, mut files) = ([0; PAGE_LEN], [0; PAGE_LEN]);
+            let there = match &mapping.backing {
+                Backing::Shared(object, from) | Backing::Copied(object, from) => {
+                    object.read(memory, from + (page - start), &mut files)
+                }
+                backing => backing.fill(page - start, &mut files),
+            };
+            !there || !self.read_original(memory, page, &mut here) || here != files
+        };
+        let pages = match &mapping.backing {
+            Backing::Zero(_) => self.resident(memory.ram(), &range).len(),
+            Backing::Shared(object, _)
+                if object.name.starts_with('/') && !object.name.starts_with("/dev/zero") =>
+            {
+                0
+            }
+            Backing::Shared(..) => {
+                return self.held(memory, &range).iter().map(|held| held.end - held.start).sum();
+            }
+            Backing::File(..) | Backing::Copied(..) => {
+                self.resident(memory.ram(), &range).iter().filter(|(page, _)| is_own(*page)).count()
+            }
+        };
+        pages as u64 * PAGE
     }
 }
 

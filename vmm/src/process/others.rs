@@ -64,6 +64,12 @@ impl Process {
         self.space_of(pid).map(AddressSpace::describe).unwrap_or_default()
     }
 
+    /// How many bytes of the mapping at an address are a process's own, and not a file's.
+    #[must_use]
+    pub fn anonymous_of(&self, pid: i32, start: Virt) -> u64 {
+        self.space_of(pid).map_or(0, |space| space.anonymous(&self.machine.memory, start))
+    }
+
     /// The program and the arguments of a process or zombie.
     #[must_use]
     pub fn command_of(&self, pid: i32) -> Option<(&std::ffi::CStr, &[Vec<u8>])> {

@@ -79,9 +79,7 @@ fn parts(path: &str, file: &[u8], image: &Image) -> Vec<Part> {
         let start = page_of(segment.start);
         let end = page_up(segment.end).unwrap_or(segment.end);
         let from = segment.offset - (segment.start - start);
-        // The bytes behind the file's part are zero, as .bss wants it.
-        let to = segment.offset + (segment.file_end - segment.start);
-        let bytes = file.get(index(from)..index(to)).unwrap_or(&[]).to_vec();
+        let bytes = file.get(index(from)..index(mapped_to(segment, file))).unwrap_or(&[]).to_vec();
         let file_end = page_up(start + bytes.len() as u64).unwrap_or(end).min(end);
         let size = bytes.len() as u64;
         let content = Content { name: path.to_owned(), file_offset: from, bytes: Arc::new(bytes), size };
@@ -89,6 +87,17 @@ fn parts(path: &str, file: &[u8], image: &Image) -> Vec<Part> {
         Part { start, file_end, end, rights: segment.rights, content }
     };
     image.segments.iter().map(part).collect()
+}
+
+/// Up to which byte of the file a segment shows it. Linux maps whole pages, and makes those bytes of the last one zero that are .bss:
+/// where the segment has some, and can be written (fs/binfmt_elf.c, `padzero`). All others show what the file has behind the segment.
+fn mapped_to(segment: &crate::elf::Segment, file: &[u8]) -> u64 {
+    let to = segment.offset + (segment.file_end - segment.start);
+    let has_bss = segment.rights.write && segment.end > segment.file_end;
+    match page_up(to) {
+        Some(whole) if !has_bss => whole.min(file.len() as u64),
+        _ => to,
+    }
 }
 
 impl Prepared {
@@ -142,5 +151,32 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &program("/q", &file).expect("a program")), "another path");
         assert!(!Arc::ptr_eq(&first, &program("/p", &copy).expect("a program")), "another place");
         assert!(program("/p", &Arc::new(vec![1])).is_err());
+    }
+
+    /// As Linux 6.18 does it: nine programs that wrote the bytes behind their second segment were run under it.
+    #[test]
+    fn the_last_page_is_zero_where_it_is_bss() {
+        let file = [0xaa; 0x1800];
+        let shown_to = |write, file_size, size| {
+            let start = 0x40_0010;
+            let rights = Rights { read: true, write, execute: !write };
+            let (file_end, end) = (start + file_size, start + size);
+            mapped_to(&crate::elf::Segment { start, file_end, end, offset: 0x10, rights }, &file)
+        };
+        for (write, size, expected) in [
+            (false, 0x100, 0x1000),
+            (false, 0x108, 0x1000),
+            (false, 0x2000, 0x1000),
+            (true, 0x100, 0x1000),
+            (true, 0x108, 0x110),
+            (true, 0x2000, 0x110),
+        ] {
+            assert_eq!(shown_to(write, 0x100, size), expected, "{write} {size:#x}");
+        }
+        assert_eq!(
+            shown_to(false, 0x1000, 0x1000),
+            0x1800,
+            "behind the end of the file there is nothing to show"
+        );
     }
 }
