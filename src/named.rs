@@ -61,7 +61,7 @@ pub(crate) enum Place {
 }
 
 /// What an expression means where the program stands.
-pub(crate) struct Meant {
+pub(crate) struct Meaning {
     /// Where its value is.
     pub(crate) place: Place,
     /// The value, if it is a number or a pointer.
@@ -73,7 +73,7 @@ pub(crate) struct Meant {
     function: Option<String>,
 }
 
-impl fmt::Display for Meant {
+impl fmt::Display for Meaning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.expression)?;
         if let Some(function) = &self.function {
@@ -91,14 +91,14 @@ impl fmt::Display for Meant {
     }
 }
 
-impl Meant {
+impl Meaning {
     /// What an expression means in a thread of the loaded process, whose symbols these are; else why it means nothing.
     pub(crate) fn of(
         expression: &str,
         travel: &mut Travel,
         symbols: &Symbols,
         thread: i32,
-    ) -> Result<Meant, String> {
+    ) -> Result<Meaning, String> {
         // What cannot be read is as if it were not known.
         let fpu = travel.process_mut().state().ok().map(|state| state.fpu);
         let process = travel.process();
@@ -106,15 +106,15 @@ impl Meant {
         let sight = Sight::new(process, &known, thread, fpu);
         match Evaluated::of(expression, &sight) {
             Ok(evaluated) => evaluated.meant(expression, &sight),
-            Err(why) => Meant::of_symbol(expression, symbols).ok_or(why)?,
+            Err(why) => Meaning::of_symbol(expression, symbols).ok_or(why)?,
         }
     }
 
     /// What a symbol table has by that name.
-    fn of_symbol(name: &str, symbols: &Symbols) -> Option<Result<Meant, String>> {
+    fn of_symbol(name: &str, symbols: &Symbols) -> Option<Result<Meaning, String>> {
         match &symbols.objects(name.trim())[..] {
             [] => None,
-            [range] => Some(Ok(Meant {
+            [range] => Some(Ok(Meaning {
                 place: Place::Memory(range.clone()),
                 number: None,
                 expression: name.trim().to_owned(),
@@ -165,7 +165,7 @@ pub(crate) fn bytes(
     length: Option<u64>,
     travel: &mut Travel,
     symbols: &Symbols,
-) -> Result<(Range<u64>, Option<Meant>), String> {
+) -> Result<(Range<u64>, Option<Meaning>), String> {
     match named {
         Named::Address(address) => {
             let length = length.ok_or(NO_LENGTH)?;
@@ -174,7 +174,7 @@ pub(crate) fn bytes(
         }
         Named::Expression(text) => {
             let thread = travel.process().thread();
-            let meant = Meant::of(text, travel, symbols, thread)?;
+            let meant = Meaning::of(text, travel, symbols, thread)?;
             Ok((meant.bytes(length)?, Some(meant)))
         }
     }
@@ -185,12 +185,12 @@ pub(crate) fn address(
     named: &Named,
     travel: &mut Travel,
     symbols: &Symbols,
-) -> Result<(u64, Option<Meant>), String> {
+) -> Result<(u64, Option<Meaning>), String> {
     match named {
         Named::Address(address) => Ok((*address, None)),
         Named::Expression(text) => {
             let thread = travel.process().thread();
-            let meant = Meant::of(text, travel, symbols, thread)?;
+            let meant = Meaning::of(text, travel, symbols, thread)?;
             Ok((meant.address()?, Some(meant)))
         }
     }
@@ -247,7 +247,7 @@ impl Evaluated {
         Ok(Evaluated { value: evaluate(sight, call, None, text)?, call, function: None })
     }
 
-    fn meant(self, expression: &str, world: &dyn World) -> Result<Meant, String> {
+    fn meant(self, expression: &str, world: &dyn World) -> Result<Meaning, String> {
         let Evaluated { value, call, function } = self;
         let value = value.referred(world)?;
         if let Some(why) = value.missing() {
@@ -276,7 +276,7 @@ impl Evaluated {
             }
         };
         let ty = Some(value.type_name());
-        Ok(Meant { place, number, expression: expression.trim().to_owned(), ty, function })
+        Ok(Meaning { place, number, expression: expression.trim().to_owned(), ty, function })
     }
 }
 

@@ -4,7 +4,7 @@ use super::blamed::{self, There, Values};
 use super::caught;
 use super::decided;
 use crate::exit::{Code, Failure};
-use crate::named::{self, Meant};
+use crate::named::{self, Meaning};
 use crate::overflow::{self, Overflow};
 use crate::replay::failure;
 use crate::symbols::Symbols;
@@ -176,7 +176,7 @@ impl Question<Position> {
                 of(bytes, format!("{len} bytes at {address:#x} of process {} at {at}", place.pid))
             }
             Some(Expression::Source(text)) => {
-                let meant = Meant::of(text, travel, symbols, place.thread).map_err(named::usage)?;
+                let meant = Meaning::of(text, travel, symbols, place.thread).map_err(named::usage)?;
                 let bytes = kept(&meant, travel.process(), at)?;
                 of(bytes, format!("{meant}, of thread {} at {at}", place.thread))
             }
@@ -206,7 +206,7 @@ fn memory(process: &Process, address: u64, len: u64, at: Position) -> Result<Vec
 }
 
 /// The bytes that an expression's value is.
-fn kept(meant: &Meant, process: &Process, at: Position) -> Result<Vec<Byte>, Failure> {
+fn kept(meant: &Meaning, process: &Process, at: Position) -> Result<Vec<Byte>, Failure> {
     match &meant.place {
         named::Place::Register { name, bytes } => {
             let mut of = register(name).unwrap_or_default();
