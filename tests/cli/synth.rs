@@ -377,7 +377,8 @@ fn values_are_measured_against_the_recording() {
     let Verdict::Certified(certificate) = certify(&request).unwrap() else { panic!("certified above") };
     let measured = |suffix: &Suffix| {
         let listing = Listing::new(&program, &core, suffix, &certificate).unwrap();
-        measure(&recording, suffix, &listing).unwrap()
+        let soft = vmm::engine::open(vmm::engine::EngineKind::Soft, vmm::ram::for_replay()).unwrap();
+        measure(&recording, soft, suffix, &listing).unwrap()
     };
     let truth = measured(&suffix);
     assert!(truth.path.equal && truth.uses.right > 0, "{truth:?}");
