@@ -110,7 +110,7 @@ impl PlaceArgs {
     /// The recording at its end, and what to look for.
     fn open(&self, access: Access, looks_back: bool) -> Result<(Followed, Lookout), Failure> {
         let range = range(self.address, self.length).map_err(|why| Failure::new(Code::Usage, why))?;
-        let mut followed = followed::open(&self.dir, self.pid, self.engine, looks_back)?;
+        let mut followed = followed::open(&self.dir, self.pid.into(), self.engine, looks_back)?;
         let travel = &mut followed.travel;
         let end = || match Shared::of(travel.process(), range.start) {
             // Where it is loaded it is known which of the others has the same memory.

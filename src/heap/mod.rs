@@ -61,7 +61,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, args.pid, args.engine, false)?;
+    let Followed { mut travel, mut symbols, code } =
+        followed::open(&args.dir, args.pid.into(), args.engine, false)?;
     let history = history::of(&mut travel, &mut symbols, args.address, None).map_err(failure)?;
     let history = history.ok_or_else(|| Failure::new(Code::Usage, NO_ALLOCATOR))?;
     let verdict = Verdict::of(&history, args.address);
