@@ -120,7 +120,7 @@ impl PlaceArgs {
             let length = length.ok_or_else(|| named::usage(named::NO_LENGTH.to_owned()))?;
             range(*address, length).map_err(named::usage)?;
         }
-        let mut followed = followed::open(&self.dir, self.pid, self.engine, looks_back)?;
+        let mut followed = followed::open(&self.dir, self.pid.into(), self.engine, looks_back)?;
         let Followed { travel, symbols, .. } = &mut followed;
         if let (Named::Expression(_), Some(before)) = (&self.named, before) {
             travel.seek(before).map_err(failure)?;

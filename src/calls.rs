@@ -9,7 +9,7 @@ use crate::called::{Call, Called, Ended, Entries, Happened};
 use crate::core_file::hex;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
-use crate::followed::{self, Followed};
+use crate::followed::{self, Followed, Whom};
 use crate::log::say;
 use crate::moment::name_place;
 use crate::output::{Printed, written};
@@ -90,16 +90,14 @@ fn whose(text: &str) -> Result<Whose, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let pid = match args.pid {
-        Some(Whose::One(pid)) => Some(pid),
-        Some(Whose::All) | None => None,
+    let whom = match args.pid {
+        Some(Whose::One(pid)) => Whom::One(pid),
+        Some(Whose::All) => Whom::All,
+        None => Whom::Meant,
     };
-    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, pid, args.engine, false)?;
+    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, whom, args.engine, false)?;
     let functions = match args.pid {
-        Some(Whose::All) => {
-            travel.follow_all();
-            Functions::find_everywhere(&mut travel, &mut symbols, &args.function)?
-        }
+        Some(Whose::All) => Functions::find_everywhere(&mut travel, &mut symbols, &args.function)?,
         _ => Functions::find(travel.process(), &symbols, &args.function)
             .map_err(|why| Failure::new(Code::Usage, why))?,
     };

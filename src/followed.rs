@@ -110,14 +110,24 @@ impl Display for Meant {
     }
 }
 
-/// Opens the recording, confines gretel, and goes there: to the last moment of the process `pid`, else to the end. Who looks back from
-/// there, rather than through all from the beginning, has an index made.
-pub(crate) fn open(
-    dir: &Path,
-    pid: Option<i32>,
-    choice: Choice,
-    looks_back: bool,
-) -> Result<Followed, Failure> {
+/// Whom a question is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Whom {
+    One(i32),
+    /// Whom [`Meant::of`] chooses, else who is loaded at the end.
+    Meant,
+    All,
+}
+
+impl From<Option<i32>> for Whom {
+    fn from(pid: Option<i32>) -> Whom {
+        pid.map_or(Whom::Meant, Whom::One)
+    }
+}
+
+/// Opens the recording, confines gretel, and goes there: to the last moment of the process that is meant, else to the end. Who looks back
+/// from there, rather than through all from the beginning, has an index made.
+pub(crate) fn open(dir: &Path, whom: Whom, choice: Choice, looks_back: bool) -> Result<Followed, Failure> {
     let recording = Recording::open(dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     let machine = engine::open(choice, for_replay())?;
     let mut symbols = Symbols::of(dir);
@@ -126,9 +136,10 @@ pub(crate) fn open(
     if looks_back {
         index::make(&mut travel, &recording)?;
     }
-    match pid {
-        Some(pid) => go_to_process(&mut travel, pid)?,
-        None => {
+    match whom {
+        Whom::One(pid) => go_to_process(&mut travel, pid)?,
+        Whom::All => travel.seek_end().map_err(failure)?,
+        Whom::Meant => {
             travel.seek_end().map_err(failure)?;
             if let Some(meant) = Meant::of(travel.process(), &recording) {
                 go_to_process(&mut travel, meant.pid)?;
@@ -136,7 +147,11 @@ pub(crate) fn open(
             }
         }
     }
-    travel.follow(pid.unwrap_or_else(|| travel.process().pid()));
+    match whom {
+        Whom::One(pid) => travel.follow(pid),
+        Whom::Meant => travel.follow(travel.process().pid()),
+        Whom::All => travel.follow_all(),
+    }
     let damage = travel.damage();
     if let Some(damage) = &damage
         && say_damage(dir, damage)

@@ -62,7 +62,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, args.pid, args.engine, false)?;
+    let Followed { mut travel, mut symbols, code } =
+        followed::open(&args.dir, args.pid.into(), args.engine, false)?;
     let (address, meant) = named::address(&args.named, &mut travel, &symbols).map_err(named::usage)?;
     meant.into_iter().for_each(|meant| say!("gretel: {meant}; {address:#x} is looked at"));
     let history = history::of(&mut travel, &mut symbols, address, None).map_err(failure)?;

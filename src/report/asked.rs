@@ -52,8 +52,8 @@ impl Asked {
         // A kernel's core names itself.
         let is_kernels = kernel::Source::of(&args.input).is_some();
         let core = of_core("core", if is_kernels { &[] } else { &exe })?;
-        let fuel = [OsStr::new("--fuel"), OsStr::new(&args.fuel)];
-        let has_fuel = args.fuel.parse::<f64>().is_ok_and(|fuel| fuel > 0.0);
+        let fuel = [OsStr::new("--fuel"), OsStr::new(args.fuel())];
+        let has_fuel = args.fuel().parse::<f64>().is_ok_and(|fuel| fuel > 0.0);
         let synth = has_fuel.then(|| of_core("synth", &[&fuel[..], &exe].concat())).transpose()?;
         // Of a core alone it goes back over a suffix, which it searches itself.
         let why = (is_recording || has_fuel)

@@ -11,8 +11,10 @@ const REGISTERS: [&str; 18] = [
     "r13", "r14", "r15",
 ];
 
-/// So many frames have their source text beside them.
+/// So many frames have their source text beside them: the innermost whose text there is.
 const WITH_SOURCE: usize = 8;
+/// Frames behind these are folded: those of an asynchronous runtime are many.
+const UNFOLDED: usize = 24;
 
 /// So much of what is damaged is named.
 const MOST_DAMAGE: usize = 5;
@@ -70,13 +72,19 @@ pub(super) fn section(core: &Value) -> String {
 fn stack(html: &mut Html, core: &Value) {
     let frames = list(&core["stack"]);
     let places: Vec<String> = frames.iter().map(|frame| text(&frame["place"])).collect();
-    let mut sources = Sources::default();
+    let (mut sources, mut excerpts) = (Sources::default(), 0);
     html.raw("<ol class=\"stack\" start=\"0\">\n");
-    for part in fold(&places) {
-        match part {
+    let parts = fold(&places);
+    let unfolded = if parts.len() > UNFOLDED + UNFOLDED / 2 { UNFOLDED } else { parts.len() };
+    for (number, part) in parts.iter().enumerate() {
+        if number == unfolded {
+            let more = parts.len() - unfolded;
+            html.raw(&format!("</ol>\n<details><summary>{more} more frames</summary><ol class=\"stack\">\n"));
+        }
+        match *part {
             Part::Frame(n) => {
                 html.raw(&format!("<li value=\"{n}\">"));
-                frame(html, &mut sources, n, &frames[n], &places[n]);
+                excerpts += usize::from(frame(html, &mut sources, excerpts, &frames[n], &places[n]));
             }
             Part::Repeated { first, count, period } => {
                 html.raw(&format!("<li value=\"{first}\">"));
@@ -87,24 +95,27 @@ fn stack(html: &mut Html, core: &Value) {
         html.raw("</li>\n");
     }
     html.raw("</ol>\n");
+    if unfolded < parts.len() {
+        html.raw("</details>\n");
+    }
     if let Some(why) = core["stack_stopped"].as_str() {
         html.element("p", "warn", &format!("the stack ends here: {why}"));
     }
 }
 
-/// A frame, with its source text if it is one of the first.
-fn frame(html: &mut Html, sources: &mut Sources, n: usize, frame: &Value, place: &str) {
+/// A frame, with its source text if not enough frames had theirs; whether it has it.
+fn frame(html: &mut Html, sources: &mut Sources, excerpts: usize, frame: &Value, place: &str) -> bool {
     html.element("code", "", place);
     for (key, note) in
         [("guessed", "a guess"), ("inlined", "inlined"), ("signal", "a signal interrupted this")]
     {
         if frame[key] == true {
+            html.raw(" ");
             html.element("span", "note", note);
         }
     }
-    if let Some((file, line)) = of_place(place).filter(|_| n < WITH_SOURCE) {
-        sources.excerpt(html, file, line);
-    }
+    let at = of_place(place).filter(|_| excerpts < WITH_SOURCE);
+    at.is_some_and(|(file, line)| sources.excerpt(html, file, line))
 }
 
 /// The registers that an object has.

@@ -57,16 +57,26 @@ pub(crate) struct Args {
     /// The executable of a core (default: the one in the recording, or where the core says that it was)
     #[arg(long, value_name = "PROG")]
     exe: Option<PathBuf>,
-    /// How much work to do for the suffix, as for `gretel synth`; 0 leaves it out
-    #[arg(long, value_name = "N", default_value = "9")]
-    fuel: String,
+    /// How much work to do for the suffix, as for `gretel synth`; 0 leaves it out (default: 3 of a recording, whose past is known
+    /// besides; 9 of a core alone)
+    #[arg(long, value_name = "N")]
+    fuel: Option<String>,
     /// Replace the file if it is there
     #[arg(long)]
     force: bool,
 }
 
+impl Args {
+    /// How much work to do for the suffix: most of the time that a page takes.
+    fn fuel(&self) -> &str {
+        let usual =
+            if self.input.is_dir() && crate::kernel::Source::of(&self.input).is_none() { "3" } else { "9" };
+        self.fuel.as_deref().unwrap_or(usual)
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
-    crate::synth::fuel(&args.fuel).map_err(|why| Failure::new(Code::Usage, format!("--fuel: {why}")))?;
+    crate::synth::fuel(args.fuel()).map_err(|why| Failure::new(Code::Usage, format!("--fuel: {why}")))?;
     if let Err(error) = args.input.metadata() {
         return Err(Failure::new(Code::Damaged, format!("cannot read {}: {error}", args.input.display())));
     }

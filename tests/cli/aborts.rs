@@ -187,14 +187,14 @@ fn a_master_that_is_told_to_stop_did_not_crash_its_worker_did() {
     assert!(first.out().starts_with("it was ended by SIGTERM at "), "{}{}", first.out(), first.err);
 }
 
-/// Records what this command line does until it has printed a line, aborts it from outside, and asks why it did.
-fn is_aborted_from_outside(place: &Place, start: &[&str]) {
+/// Records what this command line does until it has printed a line, ends it by a signal from outside, and asks why it ended.
+fn is_ended_from_outside(place: &Place, start: &[&str], (name, number): (&str, i32)) {
     let mut recorder = place.command(env!("CARGO_BIN_EXE_gretel"), start);
     let mut child = recorder.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(place.command("kill", &["-ABRT", &child.id().to_string()]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(128 + 6));
+    assert!(place.command("kill", &[name, &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(128 + number));
     let why = place.gretel(&["why", "rec"]);
     assert_eq!(why.code, USAGE, "{}", why.out());
     assert!(why.err.contains("was sent from outside of it"), "{}", why.err);
@@ -207,7 +207,11 @@ fn a_signal_from_outside_has_no_value_that_made_it() {
         let script = "echo ready; while :; do :; done";
         let start =
             ["record", "--engine", engine, "--force", "-o", "rec", "--", "busybox", "sh", "-c", script];
-        is_aborted_from_outside(&place, &start);
+        // Also what says that the program has made a fault, which it has not.
+        for signal in [("-ABRT", 6), ("-SEGV", 11)] {
+            is_ended_from_outside(&place, &start, signal);
+            assert_eq!(place.gretel(&["replay", "rec"]).code, 0);
+        }
     }
 }
 
@@ -232,7 +236,7 @@ fn a_signal_from_elsewhere_is_told_behind_a_call_that_returned_zero() {
     }
     for engine in engines() {
         let start = ["record", "--engine", engine, "--force", "-o", "rec", "--", "./yields"];
-        is_aborted_from_outside(&place, &[&start[..], &["outside"]].concat());
+        is_ended_from_outside(&place, &[&start[..], &["outside"]].concat(), ("-ABRT", 6));
         let events = place.gretel(&["events", "rec", "--kind", "signal"]).out();
         assert!(events.contains("SIGABRT from outside, not handled"), "{events}");
         // A process of the recording sent it.

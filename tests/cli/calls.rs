@@ -247,6 +247,7 @@ const RUST: &str = r#"
         pub fn check(&self, n: u32) -> bool { n <= **self.limit.as_ref().expect("there is always a limit") }
     }
     fn main() {
+        std::panic::set_hook(Box::new(|_| {}));
         let count = std::env::args().count() as u32;
         let sum = big(Big { a: [1, 2, 3, 4, 5] }, 40 + count, "hello", true) + odd(Odd { a: 1, b: 2.0 }, 41 + count).a[2] as u32;
         let mut stock = Stock { limit: Some(Box::new(sum)) };

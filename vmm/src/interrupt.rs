@@ -11,7 +11,7 @@ use crate::gate::clock;
 use crate::signal::Arrived;
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// So many signals that would end a program end its recording, whatever the program makes of them, if each comes soon after the
 /// one before; and so many that interrupt gretel end it.
@@ -21,7 +21,7 @@ const SOON: u64 = 1_000_000_000;
 /// What ends gretel: the signals that a user sends to end a program.
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// What else is for the program, and the signals for real time. Not here: what the kernel raises for what gretel itself does, among it
-/// SIGTTIN and SIGTTOU, and SIGSTOP, which nobody can handle. SIGABRT is, since systemd's watchdog sends it for a core; when gretel itself
+/// SIGTTIN and SIGTTOU; [`FAULTS`]; and SIGSTOP, which nobody can handle. SIGABRT is, since systemd's watchdog sends it for a core; when gretel itself
 /// aborts, the C library raises it once more without a handler.
 const FOR_THE_PROGRAM: [i32; 15] = [
     libc::SIGQUIT,
@@ -40,6 +40,9 @@ const FOR_THE_PROGRAM: [i32; 15] = [
     libc::SIGSTKFLT,
     libc::SIGXCPU,
 ];
+/// What a processor raises for a fault, and who wants to see a service crash sends: for the program if a process sent it. Not SIGBUS: the
+/// program was not shown one that was sent, and why is not known.
+const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 /// `si_code` of a signal that a terminal sent.
 const OF_TERMINAL: i32 = libc::SI_KERNEL;
 
@@ -64,6 +67,9 @@ static WINDOW_ASKED: AtomicBool = AtomicBool::new(false);
 /// How many of [`ENDING`] the program was sent in quick succession, and when the last, by the monotonic clock.
 static SENT: AtomicU32 = AtomicU32::new(0);
 static SENT_LAST: AtomicU64 = AtomicU64::new(0);
+/// Who handled [`FAULTS`] before, in their order: Rust's runtime does some, with SA_SIGINFO.
+static FAULT_HANDLERS: [AtomicUsize; FAULTS.len()] =
+    [const { AtomicUsize::new(libc::SIG_DFL) }; FAULTS.len()];
 
 /// The signal that interrupted the engine, if one did.
 #[must_use]
@@ -120,7 +126,7 @@ pub fn survive_file_size_limit() {
 /// When a handler cannot be installed.
 pub fn stop_on_signals(interrupter: Interrupter) -> io::Result<()> {
     aim(interrupter)?;
-    ENDING.into_iter().try_for_each(|signal| handle(signal, on_signal))
+    ENDING.into_iter().try_for_each(|signal| handle(signal, on_signal).map(drop))
 }
 
 /// From now on signals to this process are for the program whose engine runs on the calling thread, and which takes them over; those
@@ -132,7 +138,14 @@ pub fn pass_on_signals(interrupter: Interrupter) -> io::Result<()> {
     aim(interrupter)?;
     let real_time = (libc::SIGRTMIN()..=libc::SIGRTMAX()).filter(|&signal| signal != kick_signal());
     let mut all = ENDING.into_iter().chain(FOR_THE_PROGRAM).chain(real_time);
-    all.try_for_each(|signal| handle(signal, on_signal_for_program))
+    all.try_for_each(|signal| handle(signal, on_signal_for_program).map(drop))?;
+    FAULTS.into_iter().zip(&FAULT_HANDLERS).try_for_each(|(signal, handler)| {
+        let before = handle(signal, on_fault)?;
+        if before.sa_flags & libc::SA_SIGINFO != 0 {
+            handler.store(before.sa_sigaction, Ordering::SeqCst);
+        }
+        Ok(())
+    })
 }
 
 fn aim(interrupter: Interrupter) -> io::Result<()> {
@@ -144,15 +157,16 @@ fn aim(interrupter: Interrupter) -> io::Result<()> {
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// Installs a handler that does only what a signal handler may, unless the signal is ignored.
-fn handle(signal: i32, handler: Handler) -> io::Result<()> {
+/// Installs a handler that does only what a signal handler may, unless the signal is ignored; gives what there was before.
+fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
     // SAFETY: an all-zero sigaction is a valid value (no flags, empty mask, default handler).
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
-    action.sa_flags = libc::SA_SIGINFO;
+    // On another stack, if the thread has one: a stack that is used up is a fault, too.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     // SAFETY: as above.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: `action` is initialised; the handler is one of the two below; `before` may be written.
+    // SAFETY: `action` is initialised; the handler is one of the three below; `before` may be written.
     if unsafe { libc::sigaction(signal, &raw const action, &raw mut before) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -160,7 +174,29 @@ fn handle(signal: i32, handler: Handler) -> io::Result<()> {
         // SAFETY: what the kernel gave is what it takes.
         unsafe { libc::sigaction(signal, &raw const before, std::ptr::null_mut()) };
     }
-    Ok(())
+    Ok(before)
+}
+
+/// Notes a signal for the program that says that it has made a fault, if a process sent it. One that gretel itself made is for who handled
+/// it before. Atomics and system calls only, as a signal handler must.
+extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives a handler with SA_SIGINFO what it points to.
+    let is_sent = unsafe { (*info).si_code } <= 0;
+    if is_sent {
+        return on_signal_for_program(signal, info, context);
+    }
+    let known = FAULTS.iter().position(|fault| *fault == signal);
+    match known.map_or(libc::SIG_DFL, |n| FAULT_HANDLERS[n].load(Ordering::SeqCst)) {
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: no memory preconditions; the instruction faults again, and that ends the process.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        handler => {
+            // SAFETY: `pass_on_signals` has kept it of an action with SA_SIGINFO, whose handlers are of this type.
+            let handler: Handler = unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+    }
 }
 
 /// Notes a signal for the program, and has the engine come back. Atomics and system calls only, as a signal handler must.
