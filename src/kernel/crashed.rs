@@ -234,7 +234,8 @@ impl Names<'_> {
             };
             return Ok(Layout {
                 code: symbols.code().collect(),
-                data: parts.into_iter().filter_map(part).collect(),
+                // A driver's functions are called through a table of its module's (`struct proc_ops`).
+                data: parts.into_iter().filter_map(part).chain(symbols.data_of_modules()).collect(),
                 names: symbols.functions().map(name).collect(),
                 entries: Vec::new(),
             });
