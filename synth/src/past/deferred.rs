@@ -391,10 +391,12 @@ mod tests {
 
     const PLACE: u64 = 0x50_0000;
     const OWN: u64 = 0xffff_8880_0050_0000;
+    const SEVENS: &[u8] = &[7; 8];
 
     impl Image for Guarded {
         fn bytes(&self, va: u64) -> &[u8] {
-            if [PLACE, OWN].contains(&va) { &[7; 8] } else { &[] }
+            let at = [PLACE, OWN].into_iter().find_map(|start| va.checked_sub(start).filter(|at| *at < 8));
+            at.and_then(|at| SEVENS.get(usize::try_from(at).ok()?..)).unwrap_or_default()
         }
         fn is_mapped(&self, va: u64) -> bool {
             [PLACE, OWN].iter().any(|start| (*start..start + 8).contains(&va))
