@@ -14,6 +14,7 @@
  *   wild    calls a function by a pointer that text has overwritten: an address that is not canonical, and a panic
  *   astray  the same with an address at which nothing is mapped
  *   bug     finds a sum to be another than it should be, and gives up by UD2: an exception without a handler, and a triple fault
+ *   refuse  the same in a function that only gives up, and decides on the way what it says
  *   clear   clears a page with one instruction between two loops, the second of which ends as chain does
  *   storm   raises an exception whose handler raises it again, on a stack that each of them begins anew
  *   lost    goes on with page tables that lead to themselves, and have nothing of it: a triple fault
@@ -415,11 +416,20 @@ static struct account {
 __attribute__((noinline)) static void audit(const struct account *of) {
   if (of->balance != of->expected) __builtin_trap();
 }
+__attribute__((noinline, noreturn)) static void refuse(const struct account *of) {
+  if (of->balance > 1000) visits += total;
+  asm volatile("" ::: "memory");
+  __builtin_trap();
+}
+__attribute__((noinline)) static void review(const struct account *of) {
+  if (of->balance != of->expected) refuse(of);
+}
 __attribute__((noinline)) static void bug(void) {
   link_items();
   asm volatile("" ::: "memory");
   account.expected = 17;
   for (int n = 0; n < 8; n++) account.balance += items[n].weight;
+  if (has_word("refuse")) review(&account);
   audit(&account);
 }
 
@@ -479,7 +489,7 @@ void kernel_main(const uint8_t *parameters) {
   if (has_word("tick")) tick();
   if (has_word("race")) race();
   if (has_word("divide")) divide();
-  if (has_word("bug")) bug();
+  if (has_word("bug") || has_word("refuse")) bug();
   if (has_word("clear")) clear();
   if (has_word("wild") || has_word("astray")) wild();
   if (has_word("storm")) storm();

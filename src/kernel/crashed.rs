@@ -21,7 +21,7 @@ use vmm::elfcore::Core;
 use vmm::elfcore::machine::Standing;
 use vmm::recording::Recording;
 use x86::op::BranchKind;
-use x86::state::State;
+use x86::state::{Regs, State};
 use x86_system::Raised;
 
 /// A kernel's crash that the command line means.
@@ -59,6 +59,8 @@ pub(crate) struct Taken {
     pub(crate) trail: Option<Trail>,
     /// Instructions since the newest exit before it.
     since_exit: Option<u64>,
+    /// Of Linux, where it stands there, and the calls around that: addresses in these instructions, the innermost first.
+    pub(crate) calls: Vec<u64>,
 }
 
 /// What of the machine's memory the kernel describes itself by, and what has its names otherwise.
@@ -111,10 +113,11 @@ impl Taken {
         let description = machine.description();
         let linux = description.as_deref().and_then(|description| Linux::new(machine, description).ok());
         let names = Names { linux, booted: &|| file(recording) };
+        let calls = names.calls(&standing.state.regs);
         let (core, program) = both(recording.dir(), &standing, &names)?;
         let at = machine.position();
         let since_exit = since_newest(at, &machine.crumbs());
-        Ok(Taken { core, program, at, trail: None, since_exit })
+        Ok(Taken { core, program, at, trail: None, since_exit, calls })
     }
 
     /// A core that says where its kernel crashed.
@@ -150,9 +153,11 @@ impl Taken {
                 ),
             )),
         };
-        let (core, program) = both(path, &standing, &Names { linux, booted: &booted })?;
+        let names = Names { linux, booted: &booted };
+        let calls = names.calls(&standing.state.regs);
+        let (core, program) = both(path, &standing, &names)?;
         let since_exit = crumbs.and_then(|crumbs| since_newest(*at, &crumbs.entries));
-        Ok(Taken { core, program, at: *at, trail, since_exit })
+        Ok(Taken { core, program, at: *at, trail, since_exit, calls })
     }
 }
 
@@ -223,6 +228,12 @@ fn both(path: &Path, standing: &Standing<'_>, names: &Names<'_>) -> Result<(Core
 }
 
 impl Names<'_> {
+    /// Where the kernel stands, and the calls around that.
+    fn calls(&self, regs: &Regs) -> Vec<u64> {
+        let frames = self.linux.as_ref().map(|linux| linux.stack(regs).frames);
+        frames.into_iter().flatten().map(|frame| frame.lookup()).collect()
+    }
+
     /// Where the kernel is, and its names.
     fn layout(&self) -> Result<Layout, Failure> {
         if let Some(symbols) = self.linux.as_ref().and_then(|linux| linux.symbols().ok()) {
@@ -234,7 +245,8 @@ impl Names<'_> {
             };
             return Ok(Layout {
                 code: symbols.code().collect(),
-                data: parts.into_iter().filter_map(part).collect(),
+                // A driver's functions are called through a table of its module's (`struct proc_ops`).
+                data: parts.into_iter().filter_map(part).chain(symbols.data_of_modules()).collect(),
                 names: symbols.functions().map(name).collect(),
                 entries: Vec::new(),
             });

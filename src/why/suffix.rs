@@ -1,6 +1,7 @@
 //! The same over a synthesized execution: of a core alone, whose suffix is searched first, or of one that was kept.
 
 use super::blamed::{self, There, Values};
+use super::gave_up;
 use super::question::{Expression, Question};
 use super::shown::{Names, View};
 use super::{Args, show};
@@ -15,13 +16,11 @@ use crate::overflow::Overflow;
 use crate::sandbox;
 use crate::shell;
 use crate::symbols::Place;
-use iced_x86::Mnemonic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use synth::program::{Function, Program};
+use synth::program::Program;
 use synth::report::slice::{Moment, Synthesized};
-use synth::report::written;
 use synth::suffix::Suffix;
 use vmm::elfcore::Core;
 use vmm::recording::Recording;
@@ -52,14 +51,15 @@ pub(super) fn run(args: &Args) -> Outcome {
              shorter one",
         ));
     }
-    let (core, program, overflow) = crashed(args)?;
-    let mut history = Synthesized::new(&core, &suffix).map_err(|error| {
+    let crashed = crashed(args)?;
+    let (core, program) = (&crashed.core, &crashed.program);
+    let mut history = Synthesized::new(core, &suffix).map_err(|error| {
         Failure::new(
             Code::Damaged,
             format!("the suffix does not run: {error}; `gretel verify` says whose it is"),
         )
     })?;
-    let question = question(args, &history, (&core, overflow), &program)?;
+    let question = question(args, &history, &crashed)?;
     let follow = Follow { addresses: args.addresses, conditions: args.conditions };
     let (at, place) = (question.at, question.place);
     let answer = slice(&mut history, (at, place), &question.bytes, follow, args.steps, &mut |_, _| {});
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let view = View {
         question: &question,
         slice: &answer,
-        names: &program,
+        names: program,
         places: &places,
         is_sure: &|at| history.is_forced(at),
         callers: &BTreeMap::new(),
@@ -77,28 +77,33 @@ pub(super) fn run(args: &Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The core that the suffix ends in, with its program, and whether the crash is a stack overflow.
-fn crashed(args: &Args) -> Result<(Core, Program, Option<Overflow>), Failure> {
+/// What the suffix ends in.
+pub(super) struct Crashed {
+    pub(super) core: Core,
+    pub(super) program: Program,
+    /// The crash is a stack overflow.
+    overflow: Option<Overflow>,
+    /// Of Linux, where it stands, and the calls around that: addresses in these instructions, the innermost first.
+    pub(super) calls: Vec<u64>,
+}
+
+fn crashed(args: &Args) -> Result<Crashed, Failure> {
     let mut debug_files = DebugFiles::new();
     sandbox::enter();
     if let Some(source) = Source::of(&args.input) {
-        let Taken { core, program, .. } = Taken::of(&source, args.exe.as_deref())?;
-        return Ok((core, program, None));
+        let Taken { core, program, calls, .. } = Taken::of(&source, args.exe.as_deref())?;
+        return Ok(Crashed { core, program, overflow: None, calls });
     }
     let opened = opened::open(&args.input, args.exe.as_deref(), &mut debug_files)?;
     opened::warn_of_damage(&opened.core);
     let (program, bias) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
     let overflow = core_file::overflow_of(&opened, (&program, bias));
-    Ok((opened.core, program, overflow))
+    Ok(Crashed { core: opened.core, program, overflow, calls: Vec::new() })
 }
 
 /// What is asked for, at the crash.
-fn question(
-    args: &Args,
-    history: &Synthesized<'_>,
-    (core, overflow): (&Core, Option<Overflow>),
-    program: &Program,
-) -> Result<Question<Moment>, Failure> {
+fn question(args: &Args, history: &Synthesized<'_>, crashed: &Crashed) -> Result<Question<Moment>, Failure> {
+    let Crashed { core, program, overflow, .. } = crashed;
     let (at, place) = history.crash();
     let of_each = |bytes: BTreeSet<Byte>, words: Vec<String>| Question { at, place, bytes, words };
     let of = |bytes: BTreeSet<Byte>, words: String| of_each(bytes, vec![words]);
@@ -121,7 +126,9 @@ fn question(
             Err(Failure::new(Code::Usage, "of a suffix it is not known who went there: ask a recording"))
         }
         None => {
-            let Some(blame) = history.blame() else { return decided(core, history, program) };
+            let Some(blame) = history.blame() else {
+                return gave_up::question(crashed, history, &args.input);
+            };
             let place_of =
                 |at: u64| program.place(at).map_or_else(|| format!("{at:#x}"), |it| it.to_string());
             let values = Values::of(&blame.bytes, &in_core(core, &blame.bytes));
@@ -131,42 +138,10 @@ fn question(
                 None => blamed::faulted(instruction, blame.address, &There::Unknown, &values),
             };
             let mut words = vec![format!("it crashed at {}", place_of(core.state.regs.rip)), sentence];
-            words.extend(overflow.map(|it| it.to_string()));
+            words.extend(overflow.as_ref().map(ToString::to_string));
             Ok(Question { at: blame.at, ..of_each(blame.bytes, words) })
         }
     }
-}
-
-/// The last decision before an instruction that faults whatever the values are.
-fn decided(core: &Core, history: &Synthesized<'_>, program: &Program) -> Result<Question<Moment>, Failure> {
-    let none = |why: &str| Failure::new(Code::Usage, format!("{why}: say with --of what is to be explained"));
-    let at = core.state.regs.rip;
-    let instruction = program.instruction_at(at).filter(|it| it.mnemonic() == Mnemonic::Ud2);
-    let instruction = instruction.ok_or_else(|| none("no value made it crash"))?;
-    let function = program.function_at(at);
-    let is_within =
-        |address: u64| program.function_at(address).zip(function).is_some_and(|(a, b)| is_part(a, b));
-    let why = "no value made it crash, and the suffix has no decision of its function";
-    let decision = history.decision(&is_within).ok_or_else(|| none(why))?;
-    let place = |at: u64| program.place(at).map_or_else(|| format!("{at:#x}"), |it| it.to_string());
-    let way = if decision.is_taken { "taken" } else { "not taken" };
-    let branch = &decision.branch;
-    let mut words = vec![
-        format!("it crashed at {}", place(at)),
-        format!("`{}` always faults: the program put it there to give up", written(&instruction)),
-        format!("the last decision before it: `{}` at {}, {way}", written(branch), place(branch.ip())),
-    ];
-    let values = Values::of(&decision.bytes, &decision.values);
-    words.extend(decision.comparison.map(|it| format!("decided by `{}`: {values}", written(&it))));
-    Ok(Question { at: decision.at, place: decision.place, bytes: decision.bytes, words })
-}
-
-/// Whether two are parts of one function: what seldom runs of it stands elsewhere, under a name of its own.
-fn is_part(one: &Function, other: &Function) -> bool {
-    let stem = |function: &Function| function.name.split_once(".cold").map(|(stem, _)| stem.to_owned());
-    one.start == other.start
-        || stem(one).is_some_and(|stem| stem == other.name)
-        || stem(other).is_some_and(|stem| stem == one.name)
 }
 
 /// What these bytes are in a core, of general registers and memory.

@@ -35,6 +35,17 @@ pub(super) struct Module {
     pub(super) orc: Option<(u64, u64, u64)>,
 }
 
+impl Module {
+    /// Where its data are: its parts, without the code that one may begin with.
+    fn data(&self) -> impl Iterator<Item = Range<u64>> {
+        self.parts.iter().filter_map(|&(start, size)| {
+            let code = self.code.iter().find(|code| code.start == start);
+            let data = code.map_or(start, |code| code.end)..start.saturating_add(size);
+            (!data.is_empty()).then_some(data)
+        })
+    }
+}
+
 /// All names.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
@@ -131,6 +142,11 @@ impl Symbols {
     /// Where code may be: the kernel's own, and all of its modules.
     pub fn code(&self) -> impl Iterator<Item = Range<u64>> {
         self.code.iter().chain(self.modules.iter().flat_map(|module| &module.code)).cloned()
+    }
+
+    /// Where the data of modules are, tables of functions among them.
+    pub fn data_of_modules(&self) -> impl Iterator<Item = Range<u64>> {
+        self.modules.iter().flat_map(Module::data)
     }
 
     /// The module that an address is in.

@@ -40,6 +40,8 @@ fn addresses_have_names_in_the_kernel_and_in_modules() {
     assert_eq!([place(TEXT + 0x300), place(MODULE_TEXT + 0x1000), place(RING)], [None, None, None]);
     assert_eq!(place(MODULE_TEXT + 0x800), None, "a module's data is no function");
     assert!(!symbols.code().any(|part| part.contains(&virt(MODULE_TEXT + 0x800))));
+    let is_data = |at| symbols.data_of_modules().any(|part| part.contains(&virt(at)));
+    assert_eq!([MODULE_TEXT + 0x7f, MODULE_TEXT + 0x800, TEXT].map(is_data), [false, true, false]);
     assert_eq!(symbols.address("current_task"), Some(0x40));
 }
 

@@ -4,6 +4,7 @@ use super::history::Step;
 use super::hypothesis::{Hypothesis, Refusal, STALE};
 use super::machine::Access;
 use super::pointers::Pointers;
+use super::smap::END_OF_PROGRAMS;
 use crate::fuel::Until;
 use crate::smt::{self, Answer, Budget, Effort};
 use crate::term::{Term, Terms};
@@ -228,11 +229,17 @@ impl<'i> Hypothesis<'i> {
         address: Term,
         (t, value): (Term, u64),
     ) -> bool {
+        // A kernel lifts SMAP where it reaches for what programs have, and not elsewhere.
+        let (before, may_access_programs) = (self.mark(), self.may_access_programs(access.step));
         let chosen = self.assume(t, value);
         if chosen {
             let address = self.facts.resolve(&self.terms, address);
             let since = self.path.len();
             let known = self.terms.value(address);
+            if !may_access_programs && known.is_some_and(|va| va < END_OF_PROGRAMS) {
+                self.undo(before);
+                return false;
+            }
             self.chosen.extend(known.map(|address| Early { since, assumed: true, access, address }));
         }
         chosen
@@ -339,8 +346,13 @@ impl<'i> Hypothesis<'i> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::past::addresses::Patience;
     use crate::past::hypothesis::Kernel;
     use crate::past::image::Image;
+    use crate::past::prepared::Prepared;
+    use iced_x86::code_asm::*;
+    use iced_x86::{Decoder, DecoderOptions};
+    use x86::op::Gpr;
     use x86::state::State;
 
     struct Nothing;
@@ -372,5 +384,72 @@ mod tests {
             terms.value(t)
         };
         assert_eq!([value(index(carry)), value(index(zero))], [Some(8), Some(0)]);
+    }
+
+    /// A kernel under SMAP: a program's memory is mapped at this address, and its own at the same one in the high half.
+    struct Guarded;
+
+    const PLACE: u64 = 0x50_0000;
+    const OWN: u64 = 0xffff_8880_0050_0000;
+    const SEVENS: &[u8] = &[7; 8];
+
+    impl Image for Guarded {
+        fn bytes(&self, va: u64) -> &[u8] {
+            let at = [PLACE, OWN].into_iter().find_map(|start| va.checked_sub(start).filter(|at| *at < 8));
+            at.and_then(|at| SEVENS.get(usize::try_from(at).ok()?..)).unwrap_or_default()
+        }
+        fn is_mapped(&self, va: u64) -> bool {
+            [PLACE, OWN].iter().any(|start| (*start..start + 8).contains(&va))
+        }
+        fn is_writable(&self, va: u64) -> bool {
+            self.is_mapped(va)
+        }
+        fn regions(&self) -> Vec<Range<u64>> {
+            [PLACE, OWN].map(|start| start..start + 8).to_vec()
+        }
+        fn is_kernel(&self) -> bool {
+            true
+        }
+        fn guards_programs(&self) -> bool {
+            true
+        }
+    }
+
+    /// `mov rax, pointer`, `mov rdx, [rax]`, `xor eax, eax`: the pointer is told by the oldest of them, or not at all.
+    #[test]
+    fn a_kernel_under_smap_was_not_in_the_memory_of_programs() {
+        const CODE: u64 = 0xffff_ffff_8100_0000;
+        let goes = |pointer: Option<u64>, rflags: u64| {
+            let mut a = CodeAssembler::new(64).expect("64-bit");
+            let assembled = (|| {
+                a.mov(rax, pointer.unwrap_or(0))?;
+                a.mov(rdx, qword_ptr(rax))?;
+                a.xor(eax, eax)?;
+                a.assemble(CODE)
+            })();
+            let code = assembled.expect("it assembles");
+            let mut core = State::default();
+            core.regs.rip = CODE + code.len() as u64;
+            core.regs.rflags = rflags;
+            core.regs.gpr[usize::from(Gpr::RDX.0)] = 0x0707_0707_0707_0707;
+            let terms = Rc::new(Terms::new());
+            let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &Guarded, &core, Kernel::Linux);
+            let instructions: Vec<_> =
+                Decoder::with_ip(64, &code, CODE, DecoderOptions::NONE).into_iter().collect();
+            let skipped = usize::from(pointer.is_none());
+            for &instruction in instructions[skipped..].iter().rev() {
+                hypothesis.prepend(&Prepared::new(&terms, instruction), None)?;
+            }
+            if pointer.is_none() {
+                assert!(hypothesis.try_addresses(&(1..3), Patience::SEARCH));
+            }
+            let found = hypothesis.chosen().first().map(|early| early.address);
+            Ok::<_, Refusal>(found.or(pointer))
+        };
+        const AC: u64 = 1 << 18;
+        assert_eq!(goes(Some(OWN), 0x246), Ok(Some(OWN)));
+        assert_eq!(goes(Some(PLACE), 0x246), Err(Refusal::Contradiction));
+        assert_eq!(goes(Some(PLACE), 0x246 | AC), Ok(Some(PLACE)));
+        assert_eq!(goes(None, 0x246), Ok(Some(OWN)), "a place is chosen where it may be");
     }
 }

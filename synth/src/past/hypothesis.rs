@@ -453,6 +453,7 @@ impl<'i> Hypothesis<'i> {
         };
         if !access.by_kernel {
             self.was_mapped(step, va)?;
+            self.require_access(step, va)?;
         }
         if access.store {
             if !self.image.is_writable(va) || !self.image.is_writable(last) {

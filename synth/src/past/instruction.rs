@@ -49,7 +49,6 @@ impl Hypothesis<'_> {
             self.equate_flags(&machine, &after)?;
         }
         before.flags_observed |= machine.flags_read.get();
-        self.require_access(&machine, &before)?;
         self.snapshots.push(before);
         let step = self.step() + 1;
         let (stores, loads): (Vec<Access>, Vec<Access>) = machine.accesses.iter().partition(|a| a.store);
@@ -88,23 +87,6 @@ impl Hypothesis<'_> {
         }
         let has_ended = self.has_ended(prepared, &machine.now);
         Ok(self.facts.assert(&self.terms, self.terms.build_not(has_ended))?)
-    }
-
-    /// Under SMAP a kernel reaches the memory of programs with the access flag set alone. Theirs is the low half of all addresses.
-    fn require_access(&mut self, machine: &StepMachine, before: &Snapshot) -> Result<(), Refusal> {
-        let is_low = |address: Term| self.terms.value(address).is_some_and(|at| at < 1 << 47);
-        match before.access {
-            Some(access)
-                if self.image.guards_programs()
-                    && machine
-                        .accesses
-                        .iter()
-                        .any(|it| is_low(self.facts.resolve(&self.terms, it.address))) =>
-            {
-                Ok(self.facts.assert(&self.terms, access)?)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Whether the count of a repeated string instruction is zero.

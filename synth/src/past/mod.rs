@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | what the core gives | [`image`] |
 //! | the registers, and memory, at a point of the past | [`snapshot`], [`history`] |
-//! | one instruction, run on terms; what of it does not depend on the point; of a kernel's | [`machine`], [`prepared`], [`system`] |
+//! | one instruction, run on terms; what of it does not depend on the point; of a kernel's | [`machine`], [`prepared`], [`system`], [`smap`] |
 //! | what an instruction implies that ran, and what a system call did in between (by the table in [`vmm::syscalls`]) | [`instruction`], [`kernel`] |
 //! | another thread had the processor before; a signal came, or its handler returned | [`turns`]; [`signals`] |
 //! | a path that grows backwards, and shrinks again | [`hypothesis`] |
@@ -33,6 +33,7 @@ pub mod machine;
 pub mod pointers;
 pub mod prepared;
 pub mod signals;
+mod smap;
 pub mod snapshot;
 mod system;
 mod telling;

@@ -11,6 +11,7 @@
 //! | from addresses to source lines | [`lines`] |
 //! | the map of predecessors; where indirect jumps and calls lead | [`mod@cfg`], [`tables`] |
 //! | how deep the stack is | [`stack`] |
+//! | functions that only give up; which branches lead to a place | [`way_back`], [`guards`] |
 //! | for who looks at a file without searching in it | [`names`] |
 //! | names of C++ functions for people | [`mod@readable`] |
 //! | a kernel as it lies in a machine's memory | [`memory`] |
@@ -21,14 +22,17 @@ pub mod cfg;
 pub(crate) mod code;
 mod elf;
 mod functions;
+mod guards;
 mod lines;
 mod memory;
 mod names;
 mod readable;
 pub mod stack;
 mod tables;
+mod way_back;
 
 pub use functions::Function;
+pub use guards::Guard;
 pub use lines::{Reader, SourceFrame, demangled};
 pub use memory::Layout;
 pub use names::{Names, Symbol};

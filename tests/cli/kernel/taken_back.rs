@@ -110,6 +110,18 @@ fn why_of_a_bug_is_what_was_decided_last() {
     assert!(answer["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()), "{answer}");
 }
 
+/// A function that only gives up has nothing to say of its own: the question is what its caller compared.
+#[test]
+fn why_of_a_function_that_gives_up_is_what_its_caller_decided() {
+    let place = crashed("refuse");
+    let ran = place.gretel(&["why", "rec"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out().contains("it crashed at refuse"), "{}", ran.out());
+    let decision = ran.out().lines().find(|line| line.starts_with("the last decision")).map(str::to_owned);
+    assert!(decision.is_some_and(|line| line.contains("at review") && line.contains("jne")), "{}", ran.out());
+    assert!(ran.out().contains("decided by `cmp") && ran.out().contains("= 0x10"), "{}", ran.out());
+}
+
 /// An instruction that clears a page is one, and not 512 of the most that a suffix may have: the records behind it are covered, too.
 #[test]
 fn behind_a_page_that_is_cleared_the_search_goes_on() {

@@ -1,8 +1,9 @@
 //! What led to an instruction that no value makes fault: UD2, as the kernel's BUG() and a compiler's trap have it.
 //!
-//! The last conditional branch of the same function decided to go there, and what it compared is the question. Example: behind
+//! The last conditional branch of the same call decided to go there, and what it compared is the question. Example: behind
 //! `cmp [rdi+0x20], eax` a `jne` leads to the UD2 of `BUG_ON(sum != job->want)`: the question is eax and the four bytes at rdi+0x20,
-//! at the comparison.
+//! at the comparison. A call without a decision does what its caller decided, and so does a function that only gives up: behind
+//! `fortify_panic` the question is what its caller found too long.
 
 use super::{Moment, Step, Synthesized};
 use iced_x86::{FlowControl, Instruction};
@@ -29,12 +30,11 @@ pub struct Decision {
 }
 
 impl Synthesized<'_> {
-    /// The last conditional branch at one of these addresses that something decided.
+    /// The last conditional branch that something decided, of the innermost call around the crash that has one. A function that only
+    /// carries out what was decided, by `gives_up`, has its caller's.
     #[must_use]
-    pub fn decision(&self, is_within: &dyn Fn(u64) -> bool) -> Option<Decision> {
-        let decides =
-            |step: &Step| step.rip_of_branch().is_some_and(is_within) && !step.decided_by.is_empty();
-        let number = self.steps.iter().rposition(decides)?;
+    pub fn decision(&self, gives_up: &dyn Fn(u64) -> bool) -> Option<Decision> {
+        let number = self.deciding(gives_up)?;
         let step = &self.steps[number];
         let Made::Instruction(branch) = step.made else { return None };
         let next = self.steps.get(number + 1).map_or(self.core.state.regs.rip, |step| step.rip);
@@ -61,6 +61,32 @@ impl Synthesized<'_> {
         Some(Decision { branch, is_taken, comparison, bytes, values, at, place })
     }
 
+    fn deciding(&self, gives_up: &dyn Fn(u64) -> bool) -> Option<usize> {
+        // How many calls that have returned are around a step, and the last decision of a call that gives up.
+        let (mut returned, mut of_end) = (0_usize, None);
+        let own = |(_, step): &(usize, &Step)| step.thread == self.place.thread;
+        for (number, step) in self.steps.iter().enumerate().rev().filter(own) {
+            let Made::Instruction(instruction) = &step.made else { continue };
+            let is_called_by_pointer = instruction.is_call_near_indirect();
+            match instruction.flow_control() {
+                FlowControl::Return => returned += 1,
+                _ if returned > 0 => {
+                    returned -= usize::from(instruction.is_call_near() || is_called_by_pointer);
+                }
+                // A thread's function, which does not return either: whoever called it knew nothing of it.
+                _ if is_called_by_pointer && of_end.is_some() => return of_end,
+                FlowControl::ConditionalBranch if !step.decided_by.is_empty() => {
+                    if !gives_up(step.rip) {
+                        return Some(number);
+                    }
+                    of_end = of_end.or(Some(number));
+                }
+                _ => {}
+            }
+        }
+        of_end
+    }
+
     fn before(&self, number: usize) -> Moment {
         Moment { next: number + 1, total: self.steps.len() }
     }
@@ -74,13 +100,5 @@ impl Synthesized<'_> {
             None if matches!(byte, Byte::Flag(_)) => None,
             None => Some(self.at_start(byte, place).1),
         }
-    }
-}
-
-impl Step {
-    /// Its address, if it is a conditional branch.
-    fn rip_of_branch(&self) -> Option<u64> {
-        let Made::Instruction(instruction) = &self.made else { return None };
-        (instruction.flow_control() == FlowControl::ConditionalBranch).then_some(self.rip)
     }
 }
