@@ -266,9 +266,10 @@ impl Evaluated {
                 Place::Register { name, bytes: value.size().unwrap_or(8).min(16) }
             }
             _ => {
-                // The debug information computes a variable that is nowhere; that is no address.
-                let is_variable =
-                    expression.trim().starts_with(|first: char| first.is_alphabetic() || first == '_');
+                // The debug information computes a variable that is nowhere; that is no address, as a sum or `&name` is one.
+                let is_sum = expression.replace("->", "").contains(['+', '-']);
+                let begins = expression.trim().chars().next().unwrap_or_default();
+                let is_variable = (begins.is_alphabetic() || begins == '_') && !is_sum;
                 let number = number.filter(|_| !is_variable).ok_or_else(|| {
                     format!("`{expression}` is in no place of its own: the compiler computes it from others, or it is in pieces")
                 })?;
