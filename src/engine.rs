@@ -44,6 +44,12 @@ pub(crate) fn open(choice: Choice, memory: u64) -> Result<Machine, Failure> {
     }
 }
 
+/// As [`open`], and without a word where there is no KVM: for what a command does beside what it was asked for.
+pub(crate) fn open_quietly(choice: Choice, memory: u64) -> Result<Machine, Failure> {
+    let is_there = choice != Choice::Auto || Waiting::open().is_ok();
+    open(if is_there { choice } else { Choice::Soft }, memory)
+}
+
 /// KVM alone.
 fn kvm(choice: Choice, memory: u64) -> Result<Machine, Failure> {
     engine::open(EngineKind::Kvm, memory).or_else(|error| without_kvm(choice, memory, &error))

@@ -38,7 +38,11 @@ impl FromStr for Named {
         if let Some(address) = number(text) {
             return Ok(Named::Address(address));
         }
+        let is_one_word = text.chars().all(char::is_alphanumeric);
         match text.trim().chars().next() {
+            Some('0'..='9') if is_one_word => {
+                Err(format!("`{text}` is no number: write it as 4096 or 0x1000"))
+            }
             Some(_) => Ok(Named::Expression(text.to_owned())),
             None => Err("an address, as 4096 or 0x1000, or an expression, as list->head".to_owned()),
         }
@@ -301,7 +305,7 @@ mod tests {
         assert!(matches!("0x10".parse(), Ok(Named::Address(16))));
         assert!(matches!("16".parse(), Ok(Named::Address(16))));
         assert!(matches!("list->head".parse::<Named>(), Ok(Named::Expression(text)) if text == "list->head"));
-        assert!(" ".parse::<Named>().is_err());
+        assert!([" ", "0xhere", "12x"].iter().all(|text| text.parse::<Named>().is_err()));
     }
 
     #[test]

@@ -304,7 +304,7 @@ const LOOKED_AT: u64 = 1 << 16;
 fn of_program(args: &Args) -> Option<Result<Vec<u64>, String>> {
     args.input.is_dir().then(|| {
         let recording = Recording::open(&args.input).map_err(|e| e.to_string())?;
-        let machine = engine::open(Choice::Auto, for_replay()).map_err(|e| e.to_string())?;
+        let machine = engine::open_quietly(Choice::Auto, for_replay()).map_err(|e| e.to_string())?;
         tail_log(&recording, machine, LOOKED_AT).map_err(|e| e.to_string())
     })
 }
@@ -361,7 +361,7 @@ fn trail(args: &Args, core: &Core) -> Result<Option<Trail>, Failure> {
         }
         _ if args.input.is_dir() => {
             let recording = Recording::open(&args.input).map_err(|e| Failure::new(Code::Damaged, e))?;
-            let machine = engine::open(Choice::Auto, for_replay())?;
+            let machine = engine::open_quietly(Choice::Auto, for_replay())?;
             let derived =
                 derive(&recording, machine, wanted, filter).map_err(|e| Failure::new(Code::Damaged, e))?;
             Ok(Some(derived.trail))

@@ -6,6 +6,7 @@ use crate::kernel::{self, Rings};
 use crate::log::say;
 use lbr::{Armed, Filter, Provenance};
 use std::io::{self, IsTerminal};
+use std::time::Duration;
 use vmm::dump::{self, About};
 use vmm::engine::kvm::{KvmCpu, Refused, Waiting};
 use vmm::engine::{Counters, Cpu, Machine};
@@ -75,6 +76,9 @@ pub(crate) fn parse_records(text: &str) -> Result<u32, String> {
         _ => Err("hardware has 16 or 32 of them; 0 asks for none".to_owned()),
     }
 }
+
+/// Who ran no longer than this runs again on the software CPU as a whole, which counts: the core has counts, then, and its crumbs.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// So many branch records a core has if none are asked for: a program's, and a kernel's.
 const RECORDS: u32 = 16;
@@ -226,6 +230,7 @@ impl Branches {
         if let Some(why) = instead_of {
             say!("gretel: branch records are derived, not the processor's: {why}");
         }
+        let ran = recorded.ran();
         // A call stack begins with the program.
         let near = if wanted.filter.is_call_stack() {
             Err(RetraceError::NoCheckpoint)
@@ -246,7 +251,8 @@ impl Branches {
         if io::stderr().is_terminal() {
             say!("gretel: running the crash again, for its last branches");
         }
-        let machine = engine::open(choice, for_replay())?;
+        let choice = if ran < SHORT { Choice::Soft } else { choice };
+        let machine = engine::open_quietly(choice, for_replay())?;
         match derive(recording, machine, wanted.records(), wanted.filter) {
             Ok(mut derived) => {
                 let origin = format!(

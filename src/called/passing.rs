@@ -139,7 +139,7 @@ impl<'a> Type<'a> {
 
     /// Whether the caller says where a result of it goes; `None` where that depends on the version of the compiler.
     pub(super) fn is_returned_in_memory(&self, rust: bool) -> Option<bool> {
-        let Some((source, entry)) = self.bare() else { return None };
+        let (source, entry) = self.bare()?;
         let size = size(&source, &entry);
         match (is_aggregate(&entry), rust) {
             (false, _) => Some(false),
@@ -233,7 +233,7 @@ fn rust_aggregate(source: &Source<'_>, entry: &Entry, size: u64) -> Passed {
         0 => Passed::In([None, None]),
         // `&str`, `&[u8]`, `&mut [T]`, `&dyn Trait`: an address, and a length or another address.
         16 if name.starts_with('&') || name.starts_with('*') => Passed::In([Some(Class::General); 2]),
-        ..=IN_REGISTERS => Passed::Unknown,
+        1..=IN_REGISTERS => Passed::Unknown,
         _ => Passed::In([Some(Class::General), None]),
     }
 }

@@ -144,6 +144,10 @@ fn named(
 ) -> Result<(Asked, String), String> {
     let (name, length) = with_length(words);
     let named: Named = name.parse().map_err(|why| format!("{why}\n"))?;
+    if let (Named::Address(address), Some(length)) = (&named, length) {
+        let asked = Asked::of(*address, length, writes, json).map_err(|why| format!("{why}\n"))?;
+        return Ok((asked, String::new()));
+    }
     look_up_in(recorded, &named, pid)?;
     let found = named::bytes(&named, length, &mut recorded.travel, &recorded.symbols);
     let asked = found.and_then(|(range, meant)| {

@@ -174,7 +174,7 @@ fn measure(args: &Args, suffix: &Suffix, listing: &Listing) -> Option<Metrics> {
 
 fn measured(dir: &Path, suffix: &Suffix, listing: &Listing) -> Result<Metrics, String> {
     let recording = Recording::open(dir).map_err(|e| e.to_string())?;
-    let machine = engine::open(Choice::Auto, for_replay()).map_err(|e| e.to_string())?;
+    let machine = engine::open_quietly(Choice::Auto, for_replay()).map_err(|e| e.to_string())?;
     metrics::measure(&recording, machine, suffix, listing).map_err(|e| e.to_string())
 }
 

@@ -176,7 +176,8 @@ impl Question<Position> {
                 of(bytes, format!("{len} bytes at {address:#x} of process {} at {at}", place.pid))
             }
             Some(Expression::Source(text)) => {
-                let meant = Meaning::of(text, travel, symbols, place.thread).map_err(named::usage)?;
+                let meant = Meaning::of(text, travel, symbols, place.thread);
+                let meant = meant.map_err(|why| named::usage(unknown(text, why)))?;
                 let bytes = kept(&meant, travel.process(), at)?;
                 of(bytes, format!("{meant}, of thread {} at {at}", place.thread))
             }
@@ -203,6 +204,14 @@ fn memory(process: &Process, address: u64, len: u64, at: Position) -> Result<Vec
         return Err(Failure::new(Code::Usage, why));
     }
     Ok(Byte::memory(address, len).collect())
+}
+
+/// Why an expression means nothing: one word may have been meant for a register.
+fn unknown(text: &str, why: String) -> String {
+    match text.chars().all(char::is_alphanumeric) {
+        true => format!("`{text}` is no register (rax, eax, xmm0, rip), and {why}"),
+        false => why,
+    }
 }
 
 /// The bytes that an expression's value is.

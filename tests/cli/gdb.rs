@@ -214,7 +214,7 @@ fn what_cannot_be_asked_for_is_said() {
     let place = Place::new();
     let ran = place.gretel(&["last-write", "rec", "0x1000", "0"]);
     assert_eq!(ran.code, USAGE, "{}", ran.err);
-    let ran = place.gretel(&["memory", "rec", "here", "8"]);
+    let ran = place.gretel(&["memory", "rec", "0xhere", "8"]);
     assert_eq!(ran.code, USAGE, "{}", ran.err);
     let ran = place.gretel(&["gdb", "no-such-folder", "--stdio"]);
     assert!(ran.err.contains("no-such-folder"), "{}", ran.err);

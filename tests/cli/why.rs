@@ -223,7 +223,11 @@ fn any_value_can_be_asked_for() {
     let answer = why(&place, &["--of", "r12", "--at", &at]);
     assert_eq!(nodes(&answer).last().expect("a node")["read"], serde_json::json!([[2, 2]]), "{answer:#}");
     let ran = place.gretel(&["why", "rec", "--of", "rxx"]);
-    assert!(ran.code == USAGE && ran.err.contains("neither a register"), "{}", ran.err);
+    assert!(
+        ran.code == USAGE && ran.err.contains("is no register (rax, eax, xmm0, rip), and there"),
+        "{}",
+        ran.err
+    );
     let ran = place.gretel(&["why", "rec", "--steps", "1", "--of", "r12", "--at", &at]);
     assert!(ran.err.contains("there is more"), "{}", ran.err);
 }

@@ -66,6 +66,12 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// How long the program ran until its crash, if that is asked before [`Recorded::last_branches`].
+    #[must_use]
+    pub fn ran(&self) -> Duration {
+        self.recent.ran()
+    }
+
     /// The newest `records` branches before the crash that the program ended in, of those that `filter` lets through, from a
     /// checkpoint shortly before it. They can be had once.
     ///

@@ -21,8 +21,7 @@ const NEAREST_PREEMPTED: Duration = Duration::from_millis(40);
 const SHARE: u32 = 64;
 const FARTHEST: Duration = Duration::from_secs(20);
 const DEAR_SHARE: u32 = 10;
-/// The first costs at most one part in so many of the time before it: a crash before that is run again from the start, on the
-/// software CPU alone.
+/// The first costs at most one part in so many of the time before it: a crash before that is run again from the start.
 const FIRST_SHARE: u32 = 4;
 /// How many there are.
 const KEPT: usize = 2;
@@ -88,6 +87,11 @@ impl Recent {
     /// The program has crashed.
     pub(crate) fn note_crash(&mut self, now: Instant) {
         self.served.note_crash(now);
+    }
+
+    /// How long the program ran until its crash.
+    pub(crate) fn ran(&self) -> Duration {
+        self.served.before_crash(self.began)
     }
 
     /// Keeps an input that was journaled.
