@@ -14,6 +14,7 @@ use crate::output::{Printed, print};
 use crate::replay::failure;
 use crate::shell;
 use crate::symbols::{Place, Symbols, Trace};
+use crate::values;
 use serde_json::{Value, json};
 use shared::Shared;
 use std::ops::Range;
@@ -106,11 +107,7 @@ struct PlaceArgs {
 }
 
 pub(crate) fn number(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|error| format!("{error}: write it as 4096 or 0x1000"))
+    values::number(text).ok_or_else(|| format!("`{text}` is no number: write it as 4096 or 0x1000"))
 }
 
 impl PlaceArgs {

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let whom = match args.pid {
         Some(Whose::One(pid)) => Whom::One(pid),
         Some(Whose::All) => Whom::All,
-        None => Whom::Meant,
+        None => Whom::Chosen,
     };
     let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, whom, args.engine, false)?;
     let functions = match args.pid {

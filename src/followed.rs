@@ -76,35 +76,35 @@ pub(crate) fn no_process(travel: &mut Travel, pid: i32) -> Failure {
 
 /// Whom a question is about that names no process, where it is not the one that is loaded at the recording's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Meant {
+pub(crate) struct Subject {
     pub(crate) pid: i32,
     /// Why: what became of it.
     why: String,
 }
 
-impl Meant {
+impl Subject {
     /// For a program that stands at its end: the first process, if it crashed; else another that did, which is how a service ends
     /// whose worker crashed and whose master was told to stop then. Of several it is the one with the highest number.
-    pub(crate) fn of(process: &Process, recording: &Recording) -> Option<Meant> {
+    pub(crate) fn of(process: &Process, recording: &Recording) -> Option<Subject> {
         // At the end it is the first process's where that died, whichever is loaded.
         let is_firsts = process.is_first() || process.first_died_before();
         let death = process.death().filter(|_| is_firsts);
         let first = || process.first_died_before().then(|| process.first_pid());
         if death.is_some_and(|death| death.leaves_core()) {
             return first()
-                .map(|pid| Meant { pid, why: format!("process {pid} crashed, and others went on") });
+                .map(|pid| Subject { pid, why: format!("process {pid} crashed, and others went on") });
         }
         let others = recording.others_with_cores();
         if let (Some(pid), Some(why)) = (others.last(), crashed_too(&others)) {
-            return Some(Meant { pid: *pid, why });
+            return Some(Subject { pid: *pid, why });
         }
         let name = death.and_then(|death| signal_name(death.signal)).unwrap_or("a signal");
         first()
-            .map(|pid| Meant { pid, why: format!("process {pid} was ended by {name}, and others went on") })
+            .map(|pid| Subject { pid, why: format!("process {pid} was ended by {name}, and others went on") })
     }
 }
 
-impl Display for Meant {
+impl Display for Subject {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
@@ -114,18 +114,18 @@ impl Display for Meant {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whom {
     One(i32),
-    /// Whom [`Meant::of`] chooses, else who is loaded at the end.
-    Meant,
+    /// Whom [`Subject::of`] chooses, else who is loaded at the end.
+    Chosen,
     All,
 }
 
 impl From<Option<i32>> for Whom {
     fn from(pid: Option<i32>) -> Whom {
-        pid.map_or(Whom::Meant, Whom::One)
+        pid.map_or(Whom::Chosen, Whom::One)
     }
 }
 
-/// Opens the recording, confines gretel, and goes there: to the last moment of the process that is meant, else to the end. Who looks back
+/// Opens the recording, confines gretel, and goes there: to the last moment of the process that is chosen, else to the end. Who looks back
 /// from there, rather than through all from the beginning, has an index made.
 pub(crate) fn open(dir: &Path, whom: Whom, choice: Choice, looks_back: bool) -> Result<Followed, Failure> {
     let recording = Recording::open(dir).map_err(|e| Failure::new(Code::Damaged, e))?;
@@ -139,17 +139,17 @@ pub(crate) fn open(dir: &Path, whom: Whom, choice: Choice, looks_back: bool) -> 
     match whom {
         Whom::One(pid) => go_to_process(&mut travel, pid)?,
         Whom::All => travel.seek_end().map_err(failure)?,
-        Whom::Meant => {
+        Whom::Chosen => {
             travel.seek_end().map_err(failure)?;
-            if let Some(meant) = Meant::of(travel.process(), &recording) {
-                go_to_process(&mut travel, meant.pid)?;
-                say!("gretel: {meant}; this is about {} (--pid asks for another)", meant.pid);
+            if let Some(subject) = Subject::of(travel.process(), &recording) {
+                go_to_process(&mut travel, subject.pid)?;
+                say!("gretel: {subject}; this is about {} (--pid asks for another)", subject.pid);
             }
         }
     }
     match whom {
         Whom::One(pid) => travel.follow(pid),
-        Whom::Meant => travel.follow(travel.process().pid()),
+        Whom::Chosen => travel.follow(travel.process().pid()),
         Whom::All => travel.follow_all(),
     }
     let damage = travel.damage();

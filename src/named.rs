@@ -270,11 +270,8 @@ impl Evaluated {
                 Place::Register { name, bytes: value.size().unwrap_or(8).min(16) }
             }
             _ => {
-                // The debug information computes a variable that is nowhere; that is no address, as a sum or `&name` is one.
-                let is_sum = expression.replace("->", "").contains(['+', '-']);
-                let begins = expression.trim().chars().next().unwrap_or_default();
-                let is_variable = (begins.is_alphabetic() || begins == '_') && !is_sum;
-                let number = number.filter(|_| !is_variable).ok_or_else(|| {
+                // What the debug information computes of a variable that is nowhere is no address, as what an expression makes is.
+                let number = number.filter(|_| value.is_made()).ok_or_else(|| {
                     format!("`{expression}` is in no place of its own: the compiler computes it from others, or it is in pieces")
                 })?;
                 Place::Number(number)

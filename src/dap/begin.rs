@@ -3,7 +3,7 @@
 use super::debuggee::{Debuggee, elsewhere};
 use super::ends::{to_last_moment, to_next_moment};
 use crate::ending::death;
-use crate::followed::{Meant, no_process};
+use crate::followed::{Subject, no_process};
 use crate::replay::failure;
 use crate::sight::entry_point;
 use vmm::engine::lookout::Lookout;
@@ -67,9 +67,9 @@ impl Debuggee {
             }
             Start::Crash => {
                 travel.seek_end()?;
-                if let Some(meant) = Meant::of(travel.process(), recording) {
-                    said.push(format!("{meant}: the session is about {}", meant.pid));
-                    to_last_moment(travel, meant.pid)?;
+                if let Some(subject) = Subject::of(travel.process(), recording) {
+                    said.push(format!("{subject}: the session is about {}", subject.pid));
+                    to_last_moment(travel, subject.pid)?;
                 }
                 if death(travel.process(), travel.ended()).is_none() {
                     past_loader(travel)?;

@@ -34,7 +34,7 @@ mod target;
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
-use crate::followed::{self, Meant};
+use crate::followed::{self, Subject};
 use crate::kernel;
 use crate::log::say;
 use crate::replay::failure;
@@ -366,9 +366,9 @@ fn go_to_place(args: &Args, travel: &mut Travel, recording: &Recording) -> Resul
         None if args.pid.is_some() => {}
         None => {
             travel.seek_end()?;
-            if let Some(meant) = Meant::of(travel.process(), recording) {
-                say!("gretel: {meant}: gdb begins there (--pid, --at begin elsewhere)");
-                travel.seek_process(meant.pid)?;
+            if let Some(subject) = Subject::of(travel.process(), recording) {
+                say!("gretel: {subject}: gdb begins there (--pid, --at begin elsewhere)");
+                travel.seek_process(subject.pid)?;
             }
             if travel.process().death().is_none() {
                 travel.seek(travel.begin())?;

@@ -8,6 +8,7 @@ use crate::log::say;
 use crate::moment::Moment;
 use crate::named::{self, Named};
 use crate::symbols::Symbols;
+use crate::values::number;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use vmm::engine::lookout::{Access, Lookout, Watch};
@@ -293,12 +294,4 @@ fn place(recorded: &mut Recorded, address: u64) -> String {
     recorded.symbols.look(recorded.travel.process());
     let place = recorded.symbols.place(address).map(|place| format!(" {place}")).unwrap_or_default();
     format!("{address:#x}{place}")
-}
-
-/// A number as people write it.
-pub(super) fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    }
 }

@@ -88,6 +88,12 @@ impl Value {
         self.register
     }
 
+    /// Whether an expression has made it of others, as `&x` or a sum: it is no variable, nor a part of one.
+    pub(crate) fn is_made(&self) -> bool {
+        let is_made = matches!(self.ty, Type::Number { .. } | Type::Pointer(_));
+        is_made && matches!(self.place, Place::Bytes(_)) && self.register.is_none()
+    }
+
     /// Why it has no value.
     pub(crate) fn missing(&self) -> Option<&str> {
         match &self.place {

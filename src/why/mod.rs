@@ -20,7 +20,7 @@ mod table;
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
-use crate::followed::{self, Meant};
+use crate::followed::{self, Subject};
 use crate::index;
 use crate::kernel;
 use crate::log::{say, spinner};
@@ -139,11 +139,11 @@ fn of_recording(args: &Args) -> Outcome {
     }
     // Where others went on, the end is not where it crashed.
     let is_asked = args.pid.is_none() && args.at.is_none();
-    let meant = Meant::of(travel.process(), &recording).filter(|_| is_asked);
-    if let Some(meant) = &meant {
-        say!("gretel: {meant}; this is about {} (--pid asks for another)", meant.pid);
+    let subject = Subject::of(travel.process(), &recording).filter(|_| is_asked);
+    if let Some(subject) = &subject {
+        say!("gretel: {subject}; this is about {} (--pid asks for another)", subject.pid);
     }
-    if let Some(pid) = args.pid.or_else(|| meant.map(|meant| meant.pid)) {
+    if let Some(pid) = args.pid.or_else(|| subject.map(|subject| subject.pid)) {
         followed::go_to_process(&mut travel, pid)?;
     }
     if let Some(at) = args.at {

@@ -8,6 +8,7 @@ use crate::named::{self, Meaning};
 use crate::overflow::{self, Overflow};
 use crate::replay::failure;
 use crate::symbols::Symbols;
+use crate::values::number;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 use synth::program::demangled;
@@ -60,10 +61,6 @@ impl FromStr for Expression {
             return Ok(Expression::Register { name, bytes });
         }
         let (address, len) = text.split_once(':').unwrap_or((text, "8"));
-        let number = |text: &str| match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).ok(),
-            None => text.parse().ok(),
-        };
         match (number(address), number(len)) {
             (Some(address), Some(len)) if (1..=MOST).contains(&len) => {
                 Ok(Expression::Memory { address, len })

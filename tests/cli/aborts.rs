@@ -208,7 +208,7 @@ fn a_signal_from_outside_has_no_value_that_made_it() {
         let start =
             ["record", "--engine", engine, "--force", "-o", "rec", "--", "busybox", "sh", "-c", script];
         // Also what says that the program has made a fault, which it has not.
-        for signal in [("-ABRT", 6), ("-SEGV", 11)] {
+        for signal in [("-ABRT", 6), ("-SEGV", 11), ("-BUS", 7)] {
             is_ended_from_outside(&place, &start, signal);
             assert_eq!(place.gretel(&["replay", "rec"]).code, 0);
         }

@@ -40,9 +40,10 @@ const FOR_THE_PROGRAM: [i32; 15] = [
     libc::SIGSTKFLT,
     libc::SIGXCPU,
 ];
-/// What a processor raises for a fault, and who wants to see a service crash sends: for the program if a process sent it. Not SIGBUS: the
-/// program was not shown one that was sent, and why is not known.
-const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+/// What a processor raises for a fault, and who wants to see a service crash sends: for the program if a process sent it. SIGBUS of gretel's
+/// own is for who guards mapped files, in `lbr`.
+const FAULTS: [i32; 6] =
+    [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 /// `si_code` of a signal that a terminal sent.
 const OF_TERMINAL: i32 = libc::SI_KERNEL;
 

@@ -3,7 +3,7 @@
 //! access goes on: what was stored is lost, and nothing else.
 
 use std::io;
-use std::mem::zeroed;
+use std::mem::{transmute, zeroed};
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -68,22 +68,35 @@ impl Drop for Guarded {
     }
 }
 
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
 /// Installs the handler; gives what SIGBUS did before.
 #[allow(unsafe_code, reason = "signal handlers are installed by a system call")]
 fn install() -> Option<libc::sigaction> {
     // SAFETY: an all-zero sigaction is a valid value.
     let (mut action, mut before): (libc::sigaction, libc::sigaction) = unsafe { (zeroed(), zeroed()) };
-    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_bus_error;
+    let handler: Handler = on_bus_error;
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     // SAFETY: `action` is initialised, its handler does only what a signal handler may, and `before` is writable.
     (unsafe { libc::sigaction(libc::SIGBUS, &raw const action, &raw mut before) } == 0).then_some(before)
 }
 
-/// Atomics and one system call, as a signal handler must. A fault elsewhere happens again, with what SIGBUS did before.
+/// Atomics and one system call, as a signal handler must. A fault elsewhere happens again, with what SIGBUS did before; what a process
+/// has sent is no fault, and does not come again: who handled it before is called.
 #[allow(unsafe_code, reason = "it is given a pointer, and replaces memory")]
-extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid siginfo.
+    let is_sent = unsafe { (*info).si_code } <= 0;
+    if is_sent
+        && let Some(Some(before)) = BEFORE.get()
+        && before.sa_flags & libc::SA_SIGINFO != 0
+    {
+        // SAFETY: with SA_SIGINFO it is a handler of this type.
+        let before: Handler = unsafe { transmute(before.sa_sigaction) };
+        return before(signal, info, context);
+    }
+    // SAFETY: as above.
     let address = unsafe { (*info).si_addr() }.addr();
     let within = |place: &&Place| (place.start.load(Relaxed)..place.end.load(Relaxed)).contains(&address);
     if let Some(place) = MAPPINGS.iter().find(within) {

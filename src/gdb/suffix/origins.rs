@@ -1,6 +1,6 @@
 //! Where the values come from that a suffix begins with: `monitor origins`.
 
-use crate::gdb::monitor::number;
+use crate::values::number;
 use std::fmt::Write;
 use synth::suffix::{Origin, RegisterOrigins, Suffix};
 use x86::op::Gpr;

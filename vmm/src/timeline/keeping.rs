@@ -129,7 +129,7 @@ impl Timeline {
         }
         let newest = keeper.taken();
         self.replay.keep_on_disk(keeper, events)?;
-        if keeper.taken() != newest {
+        if self.exact && keeper.taken() != newest {
             // Pages that are copied for the one on disk are copied anyway, and the way back is as short as between those.
             self.stops.keep_one_more(&mut self.replay, self.spent, self.ended)?;
         }

@@ -158,20 +158,21 @@ impl Stops {
                 .stops
                 .get(behind)
                 .is_none_or(|next| next.spent <= spent || next.spent >= spent + distance);
-        let frames = process.memory().frames();
-        if !is_far || frames.available() < frames.used() {
-            return Ok(());
-        }
-        self.keep_one_more(replay, spent, ended)
+        if is_far { self.keep_one_more(replay, spent, ended) } else { Ok(()) }
     }
 
-    /// Keeps the replay, and gives others back where there are too many.
+    /// Keeps the replay where it stands exactly, unless there is one already, or no memory for it; gives others back where there are too
+    /// many.
     pub(super) fn keep_one_more(
         &mut self,
         replay: &mut Replay,
         spent: Duration,
         ended: bool,
     ) -> Result<(), ReplayError> {
+        let (frames, position) = (replay.process().memory().frames(), replay.process().position());
+        if frames.available() < frames.used() || self.at(position).is_some() {
+            return Ok(());
+        }
         if self.stops.len() >= FEW && host::is_short_of_memory() {
             self.thin(replay);
         }
