@@ -78,6 +78,7 @@ impl Travel {
         let mut stretches = self.stored_to_in(end, pages)?;
         let stored: u64 = stretches.iter().map(|(from, to)| to.event - from.event).sum();
         let is_seldom = stored <= all / 2;
+        tracing::debug!(events = all, stored, stretches = stretches.len(), "narrowed");
         let mut most = FIRST;
         while !stretches.is_empty() && !self.asks.load(Ordering::Relaxed) {
             let later = stretches.split_off(stretches.len().saturating_sub(most));
@@ -100,10 +101,12 @@ impl Travel {
         let mut last = None;
         for (n, &(from, to)) in stretches.iter().enumerate() {
             self.seek(from)?;
-            if n + 1 == stretches.len() {
-                // It is come back to, for the position before the hit.
+            if n == 0 || n + 1 == stretches.len() {
+                // One of them is come back to, for the position before the hit. One in each would have KVM fault for all that the program
+                // touches between them.
                 self.timeline.keep_here()?;
             }
+            tracing::debug!(%from, %to, "looks through a narrowed stretch");
             let found = self.last_before(lookout, to, wanted)?;
             if self.asks.load(Ordering::Relaxed) {
                 break;
