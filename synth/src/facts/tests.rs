@@ -1,6 +1,8 @@
 //! Equations of the kinds that instructions leave, turned around.
 
 use super::*;
+use crate::term::Assignment;
+use proptest::prelude::*;
 use x86::domain::{Bin, Cmp, Domain};
 
 fn value(facts: &mut Facts, terms: &Terms, t: Term) -> Option<u64> {
@@ -117,4 +119,74 @@ fn a_choice_is_taken_whose_other_side_contradicts_its_condition() {
     facts.assert(&terms, terms.cmp(Cmp::Ult, 64, next, terms.lit(64, 100))).expect("undecided");
     facts.equate(&terms, kept, terms.lit(64, 48)).expect("the smaller one");
     assert_eq!(value(&mut facts, &terms, x), Some(9));
+}
+
+/// A hash that multiplies by an even number: neither product has an inverse, and each was moved to the other side for the other.
+#[test]
+fn products_that_have_no_inverse_stay_on_their_sides() {
+    let (terms, mut facts) = (Terms::new(), Facts::default());
+    let [x, y] = [terms.fresh(64), terms.fresh(64)];
+    let times = |t, by| terms.bin(Bin::Mul, 64, t, terms.lit(64, by));
+    let rest = terms.bin(Bin::Sub, 64, terms.lit(64, 0x0190_217e), times(y, 0x5_4fee));
+    facts.equate(&terms, times(x, 0x018a_d190), rest).expect("undecided");
+    assert!(!facts.unsolved(&terms).is_empty());
+    facts.equate(&terms, y, terms.lit(64, 1)).expect("the first product is its factor then");
+    assert_eq!(value(&mut facts, &terms, terms.extract(64, 0, 60, x)), Some(1));
+}
+
+const VARIABLES: usize = 3;
+
+/// A term of 32 bits that a recipe makes of these variables.
+fn cooked(terms: &Terms, variables: &[Term; VARIABLES], recipe: &[(u8, u32)]) -> Term {
+    let mut t = variables[0];
+    for &(what, number) in recipe {
+        let other = match number % 5 {
+            n @ 0..3 => variables[n as usize],
+            _ => terms.lit(32, u64::from(number)),
+        };
+        t = match what % 10 {
+            0 => terms.bin(Bin::Add, 32, t, other),
+            1 => terms.bin(Bin::Sub, 32, t, other),
+            2 => terms.bin(Bin::Sub, 32, other, t),
+            3 => terms.bin(Bin::Mul, 32, t, terms.lit(32, u64::from(number))),
+            4 => terms.bin(Bin::Xor, 32, t, other),
+            5 => terms.bin(Bin::And, 32, t, terms.lit(32, u64::from(number))),
+            6 => terms.bin(Bin::Shl, 32, t, terms.lit(32, u64::from(number % 32))),
+            7 => terms.zext(16, 32, terms.extract(32, number % 17, 16, t)),
+            8 => terms.concat(16, terms.extract(32, 0, 16, t), 16, terms.extract(32, 16, 16, other)),
+            _ => terms.ite(terms.cmp(Cmp::Ult, 32, t, other), 32, t, terms.lit(32, u64::from(number))),
+        };
+    }
+    t
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Equations that a solution was made up for first: turning them around ends, contradicts nothing, and what it finds is of that
+    /// solution.
+    #[test]
+    fn what_is_concluded_holds_in_every_solution(
+        values in any::<[u32; VARIABLES]>(),
+        equations in prop::collection::vec(
+            [prop::collection::vec(any::<(u8, u32)>(), 0..6), prop::collection::vec(any::<(u8, u32)>(), 0..6)],
+            1..6,
+        ),
+    ) {
+        let (terms, mut facts, mut solution) = (Terms::new(), Facts::default(), Assignment::default());
+        let variables = [(); VARIABLES].map(|()| terms.fresh(32));
+        for (n, &value) in (0..).zip(&values) {
+            solution.set(Var(n), u64::from(value));
+        }
+        for [left, right] in &equations {
+            let [a, b] = [left, right].map(|recipe| cooked(&terms, &variables, recipe));
+            let [at_a, at_b] = [a, b].map(|t| terms.evaluate(t, &solution, &mut FxHashMap::default()));
+            let b = terms.bin(Bin::Add, 32, b, terms.bin(Bin::Sub, 32, at_a, at_b));
+            prop_assert!(facts.equate(&terms, a, b).is_ok());
+        }
+        for (&variable, &value) in variables.iter().zip(&values) {
+            let found = facts.resolve(&terms, variable);
+            prop_assert!(terms.value(found).is_none_or(|found| found == u64::from(value)));
+        }
+    }
 }

@@ -203,16 +203,19 @@ impl Facts {
     }
 
     /// Whether moving an operation from `x` to the other side ends well: with a literal there, or at a variable
-    /// that can be bound. Otherwise two unknown sides would pass operations back and forth for ever.
+    /// that can be bound. Otherwise two unknown sides would pass operations back and forth for ever. A product by an even number has no
+    /// inverse: it stays where it is.
     fn is_worth_inverting(&self, terms: &Terms, x: Term, b: Term) -> bool {
         if terms.value(b).is_some() {
             return true;
         }
         match terms.node(x) {
             Node::Var(var) => !self.occurs(terms, var, b),
-            Node::Bin(Bin::Add | Bin::Xor | Bin::Mul, inner, c) if terms.value(c).is_some() => {
-                self.is_worth_inverting(terms, inner, b)
-            }
+            Node::Bin(op, inner, c) => match (op, terms.value(c)) {
+                (Bin::Add | Bin::Xor, Some(_)) => self.is_worth_inverting(terms, inner, b),
+                (Bin::Mul, Some(c)) => c & 1 == 1 && self.is_worth_inverting(terms, inner, b),
+                _ => false,
+            },
             _ => false,
         }
     }

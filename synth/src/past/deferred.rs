@@ -50,7 +50,7 @@ pub struct Waiting {
 }
 
 /// One of the accesses of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AccessNumber {
     /// The step.
     pub step: Step,
@@ -137,7 +137,8 @@ impl<'i> Hypothesis<'i> {
         stores.map(|d| (d.number, d.access.bytes)).collect()
     }
 
-    /// Whether neither the address of an access without one nor memory at `va` speaks against its having been there.
+    /// Whether neither the address of an access without one nor memory at `va` speaks against its having been there. Of the value only
+    /// what it is counts: what follows from it may rest on what was found there without this access.
     pub fn could_be_at(&mut self, number: AccessNumber, va: u64) -> bool {
         let Some(&Deferred { step, access, .. }) = self.deferred.iter().find(|d| d.number == number) else {
             return false;
@@ -150,10 +151,11 @@ impl<'i> Hypothesis<'i> {
         let seen = if access.store { step - 1 } else { step };
         let Some(there) = self.memory.value(&terms, self.image, va, access.bytes, seen) else { return false };
         let mark = self.mark();
-        let fits = self.facts.equate(&terms, access.address, terms.lit_term(64, va)).is_ok()
-            && self.facts.equate(&terms, access.value, there).is_ok();
+        let fits = self.facts.equate(&terms, access.address, terms.lit_term(64, va)).is_ok();
+        let [value, there] = [access.value, there].map(|t| self.facts.resolve(&terms, t));
+        let differs = terms.value(value).zip(terms.value(there)).is_some_and(|(value, there)| value != there);
         self.undo(mark);
-        fits
+        fits && !differs
     }
 
     /// The same, with their numbers.

@@ -127,7 +127,7 @@ impl History {
         let mut found: Vec<(u64, u32)> = Vec::new();
         for change in self.changes.iter().rev() {
             let Change::Read(va) = *change else { continue };
-            let is_before = self.read.get(&va).is_some_and(|reads| reads.iter().any(|step| *step > since));
+            let is_before = self.is_read_before(va, since);
             let is_full = found.len() == most;
             match found.last_mut() {
                 _ if !is_before => {}
@@ -140,6 +140,12 @@ impl History {
             }
         }
         found
+    }
+
+    /// Whether a step that ran before `since` read the byte at `va`.
+    #[must_use]
+    pub fn is_read_before(&self, va: u64, since: Step) -> bool {
+        self.read.get(&va).is_some_and(|reads| reads.iter().any(|step| *step > since))
     }
 
     /// Whether some step of the path overwrote the byte at `va`.

@@ -6,7 +6,6 @@
 //! costs as much as the path is long, and most refuted steps are wrong: it may take a share of the fuel, and no more.
 
 use super::Search;
-use super::candidates::Candidate;
 use crate::fuel::UNITS_A_SECOND;
 use crate::past::addresses::Patience;
 use crate::past::deferred::Early;
@@ -24,16 +23,6 @@ impl<'p> Search<'p> {
     pub(super) fn may_choose_anew(&self) -> bool {
         let burnt = self.hypothesis.terms().fuel().burnt();
         self.spent_anew * SHARE <= burnt + FIRST && self.hypothesis.has_choices()
-    }
-
-    /// Prepends a candidate that contradicts the path to the path without the addresses that were chosen. False: it contradicts
-    /// that as well, or it was not tried; then nothing changes.
-    pub(super) fn prepend_without_choices(&mut self, candidate: &Candidate) -> bool {
-        let fits = self.anew(|search, told| search.explain_with(told, candidate, 0, &mut 0).is_ok());
-        if fits {
-            tracing::debug!(depth = self.hypothesis.len(), "addresses that were chosen are given up");
-        }
-        fits
     }
 
     /// Has the path known from the start one of the addresses with which its stuck access would be known too late, and chooses
@@ -72,7 +61,7 @@ impl<'p> Search<'p> {
     }
 
     /// Does this with the addresses that were not chosen, and counts its fuel; false where there is none left for it.
-    fn anew(&mut self, work: impl FnOnce(&mut Self, Vec<Early>) -> bool) -> bool {
+    pub(super) fn anew(&mut self, work: impl FnOnce(&mut Self, Vec<Early>) -> bool) -> bool {
         if !self.may_choose_anew() {
             return false;
         }

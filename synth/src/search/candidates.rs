@@ -31,8 +31,8 @@ pub(super) struct Candidate {
     pub(super) way: Way,
     /// How far to go to find out whether it is possible.
     pub(super) effort: Effort,
-    /// A store at an unknown address is placed where memory contradicts it.
-    pub(super) is_explained: bool,
+    /// A store at an unknown address is placed where memory contradicts it; so many such places have led nowhere.
+    pub(super) explained: Option<u32>,
     /// How much the samples speak for it, in bits; 0 if they do not.
     pub(super) habit: u32,
     /// It is an iteration of a repeated string instruction whose count is told.
@@ -51,7 +51,7 @@ impl Candidate {
             rounds: 0,
             way: Way::Unknown,
             effort: Effort::Plain,
-            is_explained: false,
+            explained: None,
             habit: 0,
             is_told: false,
             rank,

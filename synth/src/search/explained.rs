@@ -10,11 +10,22 @@ use super::Search;
 use super::candidates::Candidate;
 use crate::past::deferred::{AccessNumber, Early};
 use crate::past::hypothesis::Refusal;
+use rustc_hash::FxHashSet;
 
 /// So many places of stores are tried for one instruction.
 const MOST_PLACES: usize = 24;
 /// So many stores together may explain it.
 const MOST_STORES: usize = 4;
+/// So many explanations are followed, where each led nowhere soon.
+const MOST_EXPLANATIONS: u32 = 8;
+
+/// What may still be tried for one instruction.
+struct Tries {
+    /// Places of stores.
+    places: usize,
+    /// Explanations that have led nowhere are found again before the next one.
+    known: u32,
+}
 
 /// Where memory may have been overwritten.
 pub(super) const OVERWRITTEN: &str = "what a store at an unknown address may have overwritten";
@@ -24,61 +35,103 @@ impl Search<'_> {
     pub(super) fn explain_later(&mut self, candidate: &Candidate) {
         let may_be_placed =
             self.restarts.places_stores() && self.hypothesis.newest_unresolved_store().is_some();
-        if candidate.is_explained || !may_be_placed && !self.may_choose_anew() {
+        if candidate.explained.is_some() || !may_be_placed && !self.may_choose_anew() {
             return;
         }
-        let again = Candidate { is_explained: true, ..candidate.clone() };
+        self.explain_again(candidate, 0);
+    }
+
+    fn explain_again(&mut self, candidate: &Candidate, known: u32) {
+        let again = Candidate { explained: Some(known), ..candidate.clone() };
         if let Some(frame) = self.frames.last_mut() {
             frame.candidates.push(again);
         }
     }
 
-    /// Prepends a candidate that memory contradicts, with newer stores where the contradictions are.
+    /// Prepends a candidate that memory contradicts, with newer stores where the contradictions are. It is tried once more, with others,
+    /// if this leads nowhere: so many have `known` to.
     ///
     /// # Errors
-    /// When no stores of the path explain it.
-    pub(super) fn prepend_explained(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
-        let mut places = MOST_PLACES;
-        if self.prepend_without_choices(candidate) {
-            return Ok(());
-        }
-        let stores = if self.restarts.places_stores() { MOST_STORES } else { 0 };
-        self.explain(candidate, stores, &mut places)
-    }
-
-    /// The same on the present path with these addresses; if it is not explained, nothing changes.
-    pub(super) fn explain_with(
-        &mut self,
-        early: Vec<Early>,
-        candidate: &Candidate,
-        stores: usize,
-        places: &mut usize,
-    ) -> Result<(), Refusal> {
-        let hypothesis = self.rebuilt_with(early)?;
-        let before = self.take_over(hypothesis);
-        let explained = self.explain(candidate, stores, places);
-        match explained {
-            Ok(()) => self.statistics.assumed = true,
-            Err(_) => _ = self.take_over(before),
+    /// When no other stores of the path explain it.
+    pub(super) fn prepend_explained(&mut self, candidate: &Candidate, known: u32) -> Result<(), Refusal> {
+        let explained = self.explain_otherwise(candidate, known);
+        if explained.is_ok() && known + 1 < MOST_EXPLANATIONS {
+            self.explain_again(candidate, known + 1);
         }
         explained
     }
 
-    /// The same with so many stores at most; so many places may still be tried.
-    fn explain(&mut self, candidate: &Candidate, stores: usize, places: &mut usize) -> Result<(), Refusal> {
+    fn explain_otherwise(&mut self, candidate: &Candidate, known: u32) -> Result<(), Refusal> {
+        let mut tries = Tries { places: MOST_PLACES, known };
+        if self.prepend_without_choices(candidate, &mut tries) {
+            return Ok(());
+        }
+        if !self.restarts.places_stores() {
+            return Err(Refusal::Contradiction);
+        }
+        // One alone, at any of the places, is likelier than several.
+        let refused = self.explain(candidate, 1, &mut tries);
+        tries.places = MOST_PLACES;
+        refused.or_else(|_| self.explain(candidate, MOST_STORES, &mut tries))
+    }
+
+    /// Prepends a candidate to the path without the addresses that were chosen. False: it contradicts that as well, or it was not
+    /// tried; then nothing changes.
+    fn prepend_without_choices(&mut self, candidate: &Candidate, tries: &mut Tries) -> bool {
+        let fits = self.anew(|search, told| search.explain_with(told, candidate, 0, tries).is_ok());
+        if fits {
+            tracing::debug!(depth = self.hypothesis.len(), "addresses that were chosen are given up");
+        }
+        fits
+    }
+
+    /// The same on the present path with these addresses; if it is not explained, nothing changes.
+    fn explain_with(
+        &mut self,
+        early: Vec<Early>,
+        candidate: &Candidate,
+        stores: usize,
+        tries: &mut Tries,
+    ) -> Result<(), Refusal> {
+        let hypothesis = self.rebuilt_with(early)?;
+        let before = self.take_over(hypothesis);
+        let found = self.explain(candidate, stores, tries).and_then(|()| self.is_new(candidate, tries));
+        match found {
+            Ok(()) => self.statistics.assumed = true,
+            Err(_) => _ = self.take_over(before),
+        }
+        found
+    }
+
+    /// Whether an explanation has a solution, and was not followed before. A place that memory does not contradict need have none.
+    fn is_new(&mut self, candidate: &Candidate, tries: &mut Tries) -> Result<(), Refusal> {
+        if self.is_satisfiable(candidate.effort) == Some(false) {
+            return Err(Refusal::Contradiction);
+        }
+        match tries.known.checked_sub(1) {
+            Some(known) => {
+                tries.known = known;
+                Err(Refusal::Contradiction)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The same with so many stores at most.
+    fn explain(&mut self, candidate: &Candidate, stores: usize, tries: &mut Tries) -> Result<(), Refusal> {
         let refused = self.prepend(candidate);
         if stores == 0 || refused != Err(Refusal::Contradiction) {
             return refused;
         }
         for (store, at) in self.stores_that_explain() {
-            if *places == 0 {
+            if tries.places == 0 {
                 break;
             }
-            *places -= 1;
+            tries.places -= 1;
             let since = self.hypothesis.len() + 1;
             let mut early = self.hypothesis.early_and_chosen();
             early.push(Early { since, assumed: true, access: store, address: at });
-            if self.explain_with(early, candidate, stores - 1, places).is_ok() {
+            if self.explain_with(early, candidate, stores - 1, tries).is_ok() {
                 tracing::debug!(
                     depth = self.hypothesis.len(),
                     ?store,
@@ -92,21 +145,25 @@ impl Search<'_> {
     }
 
     /// The stores without an address that could have overwritten what the step which was refused last found, and where they would
-    /// be. What contradicts memory last was often told by what was found before: both are such places. A step that found nothing in
-    /// memory contradicts what the steps right behind it have found.
+    /// be. What contradicts memory last was often told by what was found before: both are such places. What the step found itself may
+    /// be right, and contradict what the steps right behind it have found.
     fn stores_that_explain(&mut self) -> Vec<(AccessNumber, u64)> {
         let mut found: Vec<(u64, u32)> = self.hypothesis.accessed().iter().rev().copied().collect();
-        if found.is_empty() {
-            found = self.hypothesis.found_before_stores();
-        }
+        let own = found.len();
+        found.extend(self.hypothesis.found_before_stores());
         let stores = self.hypothesis.unplaced_stores();
-        let over = |&(va, bytes): &(u64, u32)| {
-            let of_store = move |&(store, stored): &(AccessNumber, u32)| {
+        let over = |(n, (va, bytes)): (usize, (u64, u32))| {
+            let memory = self.hypothesis.memory();
+            let is_found_before =
+                move |store: &AccessNumber| n < own || memory.is_read_before(va, store.step);
+            let of_store = move |(store, stored): (AccessNumber, u32)| {
                 places_over(va, bytes, stored).map(move |at| (store, at))
             };
-            stores.iter().flat_map(of_store)
+            stores.iter().copied().filter(move |(store, _)| is_found_before(store)).flat_map(of_store)
         };
-        let mut places: Vec<_> = found.iter().flat_map(over).collect();
+        let mut seen = FxHashSet::default();
+        let mut places: Vec<_> = found.into_iter().enumerate().flat_map(over).collect();
+        places.retain(|place| seen.insert(*place));
         places.retain(|&(store, at)| self.hypothesis.could_be_at(store, at));
         places
     }
