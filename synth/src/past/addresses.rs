@@ -50,6 +50,8 @@ const COUNTS: [u64; 4] = [64, 256, 1024, 4096];
 const MOST_TELLING: usize = 36;
 /// Elements of a table that are tried because they are near.
 const MOST_NEAR: u64 = 1024;
+/// Of elements in front of the first, whose numbers are negative, so many are tried.
+const MOST_IN_FRONT: u64 = 16;
 /// Elements that are so many bytes away from what a register points to are tried.
 const MOST_AROUND: u64 = 128;
 /// Elements of a table that are looked at.
@@ -224,14 +226,17 @@ impl Hypothesis<'_> {
         let most = if traces.can_tell() { MOST_ELEMENTS } else { 0 };
         let near = (0..most).map(|n| table.wrapping_add(n.wrapping_mul(size)));
         let near = near.take_while(|&va| self.image().is_mapped(va)).collect::<Vec<_>>();
+        let in_front = (1..=MOST_IN_FRONT).map(|n| table.wrapping_sub(n.wrapping_mul(size)));
+        let in_front = in_front.filter(|&va| self.image().is_mapped(va)).collect::<Vec<_>>();
         // A table may be larger than that.
-        let is_element = |va: &u64| match size.cast_signed() {
+        let is_behind = |va: &u64| match size.cast_signed() {
             ..0 => *va <= table && (table - va).is_multiple_of(size.wrapping_neg()),
             _ => *va >= table && (va - table).is_multiple_of(size),
         };
+        let is_element = |va: &u64| is_behind(va) || in_front.contains(va);
         let far = traces.places_like(self).into_iter().filter(is_element);
         let mut telling = Vec::new();
-        for (n, va) in near.into_iter().chain(far).enumerate() {
+        for (n, va) in near.into_iter().chain(in_front.iter().copied()).chain(far).enumerate() {
             if n % LOOKS == 0 && self.until.is_over() {
                 return Vec::new();
             }
@@ -255,7 +260,7 @@ impl Hypothesis<'_> {
             let elements: Vec<u64> = pointers.values().filter(is_element).collect();
             found.extend(elements.into_iter().filter(|&va| traces.fit(self, va).is_some()));
         }
-        found.extend(any.filter(|&va| traces.fit(self, va).is_some()));
+        found.extend(any.chain(in_front).filter(|&va| traces.fit(self, va).is_some()));
         let mut seen = FxHashSet::default();
         found.retain(|&va| seen.insert(va));
         found

@@ -7,6 +7,7 @@ use super::Attempts;
 use crate::fuel::Until;
 use crate::past::addresses::Patience;
 use crate::past::deferred::Early;
+use crate::past::history::Step;
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
 use crate::past::prepared::Prepared;
 use crate::program::stack::Stack;
@@ -14,24 +15,67 @@ use crate::smt::Effort;
 use crate::term::Terms;
 use std::rc::Rc;
 
+/// So many addresses that would be known too late are known from the start together, before one more access has a place.
+const MOST_LATE: usize = 4;
+/// And so often the path is built again for that.
+const MOST_REBUILT: usize = 16;
+
 impl Attempts<'_> {
     /// The hypothesis of these steps, with addresses chosen for their accesses: for all, or for as many of the newest as it goes.
     pub(super) fn placed(&self, path: &[(PathStep, Option<u64>)]) -> Hypothesis<'_> {
-        let (hypothesis, _) = self.rebuild(path, &self.found.early, &self.until);
+        let early = &self.found.early;
+        let placed = self.placed_beside(path, early);
+        let mut told = early.clone();
+        told.retain(|early| !early.assumed);
+        let Some(reached) = placed.newest_unresolved().filter(|_| told.len() < early.len()) else {
+            return placed;
+        };
+        if self.is_over() {
+            return placed;
+        }
+        // What the search chose may be what is in the way.
+        let free = self.placed_beside(path, &told);
+        let is_further = free.newest_unresolved().is_none_or(|step| step > reached);
+        if is_further && free.len() == path.len() { free } else { placed }
+    }
+
+    /// The same beside these addresses.
+    fn placed_beside(&self, path: &[(PathStep, Option<u64>)], early: &[Early]) -> Hypothesis<'_> {
+        let (hypothesis, _) = self.rebuild(path, early, &self.until);
         let mut best = self.with_addresses(hypothesis, path.len());
-        while !best.is_placed(&(1..path.len() + 1)) && !self.is_over() {
-            let (early, reached) = (best.early().to_vec(), best.newest_unresolved());
-            let further = best.take_late().into_iter().find_map(|late| {
-                let known: Vec<Early> = early.iter().copied().chain([late]).collect();
-                let (hypothesis, _) = self.rebuild_learning(path, &known, &self.until);
-                let is_rebuilt = hypothesis.len() == path.len();
-                let placed = is_rebuilt.then(|| self.with_addresses(hypothesis, path.len()))?;
-                placed.newest_unresolved().is_none_or(|step| Some(step) > reached).then_some(placed)
-            });
-            let Some(further) = further else { break };
+        while let Some(reached) = best.newest_unresolved() {
+            let Some(further) = self.placed_late(path, &mut best, reached, MOST_LATE, &mut { MOST_REBUILT })
+            else {
+                break;
+            };
             best = further;
         }
         best
+    }
+
+    /// The same with the addresses known from the start that were refused since they would have been known too late: with one of them,
+    /// or, where that comes no further than to the step `reached`, with one more of those that are refused then.
+    fn placed_late(
+        &self,
+        path: &[(PathStep, Option<u64>)],
+        placed: &mut Hypothesis<'_>,
+        reached: Step,
+        together: usize,
+        tries: &mut usize,
+    ) -> Option<Hypothesis<'_>> {
+        let early = placed.early().to_vec();
+        placed.take_late().into_iter().find_map(|late| {
+            *tries = tries.checked_sub(1).filter(|_| !self.is_over())?;
+            let known: Vec<Early> = early.iter().copied().chain([late]).collect();
+            let (hypothesis, _) = self.rebuild_learning(path, &known, &self.until);
+            let is_rebuilt = hypothesis.len() == path.len();
+            let mut placed = is_rebuilt.then(|| self.with_addresses(hypothesis, path.len()))?;
+            if placed.newest_unresolved().is_none_or(|step| step > reached) {
+                return Some(placed);
+            }
+            let together = together.checked_sub(1).filter(|&left| left > 0)?;
+            self.placed_late(path, &mut placed, reached, together, tries)
+        })
     }
 
     /// The same with addresses chosen for as many of these steps as it goes.
