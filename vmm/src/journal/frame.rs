@@ -194,14 +194,16 @@ impl Outline {
     }
 }
 
-/// Decompresses, and never makes more than was announced.
+/// Decompresses, and never makes more than was announced. At once and not as a stream, which would take each byte through a buffer of its
+/// own: checkpoints of a machine have tens of megabytes.
 fn decompress(payload: &[u8], length: u32) -> Result<Vec<u8>, String> {
-    let mut records = Vec::new();
-    let decoder = zstd::stream::read::Decoder::new(payload).map_err(|e| e.to_string())?;
-    let read = decoder.take(u64::from(length) + 1).read_to_end(&mut records);
-    match read {
-        Err(error) => Err(format!("a frame does not decompress: {error}")),
-        Ok(n) if n as u64 != u64::from(length) => Err("a frame has another length than it says".to_owned()),
-        Ok(_) => Ok(records),
+    let fails = |error: std::io::Error| format!("a frame does not decompress: {error}");
+    let mut records: Vec<u8> = Vec::new();
+    records.try_reserve_exact(length as usize).map_err(|error| fails(error.into()))?;
+    let mut unpacker = zstd::bulk::Decompressor::new().map_err(fails)?;
+    let made = unpacker.decompress_to_buffer(payload, &mut records).map_err(fails)?;
+    if made as u64 != u64::from(length) {
+        return Err("a frame has another length than it says".to_owned());
     }
+    Ok(records)
 }
