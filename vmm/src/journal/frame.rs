@@ -207,3 +207,24 @@ fn decompress(payload: &[u8], length: u32) -> Result<Vec<u8>, String> {
     }
     Ok(records)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_has_the_length_that_it_says_or_is_damaged() {
+        for records in [&b""[..], b"x", &[7; 100_000]] {
+            let payload = zstd::bulk::compress(records, ZSTD_LEVEL).unwrap();
+            let length = u32::try_from(records.len()).unwrap();
+            assert_eq!(decompress(&payload, length).as_deref(), Ok(records));
+            assert!(decompress(&payload, length + 1).unwrap_err().contains("another length"));
+            for shorter in [length.checked_sub(1), (length > 0).then_some(0)].into_iter().flatten() {
+                assert!(decompress(&payload, shorter).unwrap_err().contains("does not decompress"));
+            }
+            for cut in 0..payload.len() {
+                assert!(decompress(&payload[..cut], length).is_err(), "{length} bytes, cut at {cut}");
+            }
+        }
+    }
+}
