@@ -6,7 +6,8 @@
 #   scripts/kernel-boot.sh [--gretel FILE] [--out DIR] [--package NAME] [--replays N]
 #
 # The kernel is fetched with `apt-get download` (27 MB) unless DIR (target/kernel) has it: Debian's cloud kernel, or that of the package
-# NAME. The initial file system is made of busybox-static and the kernel's modules for the disk. Prints how long recording and replays took, and fails where one differs.
+# NAME. The initial file system is made of busybox-static and the kernel's modules for the disk. Prints how
+# long recording and replays took, and fails where one differs.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
