@@ -3,18 +3,20 @@
 # interface, fetch a file from this host over it, types into it, records all of that and replays it. Then it is booted with a console of
 # virtio, random bytes of this host's and a vsock, by which a program of the guest and one of this host talk both ways.
 #
-#   scripts/kernel-boot.sh [--gretel FILE] [--out DIR] [--replays N]
+#   scripts/kernel-boot.sh [--gretel FILE] [--out DIR] [--package NAME] [--replays N]
 #
-# The kernel is fetched with `apt-get download` (27 MB) unless DIR (target/kernel) has it; the initial file system is made of
-# busybox-static and the kernel's modules for the disk. Prints how long recording and replays took, and fails where one differs.
+# The kernel is fetched with `apt-get download` (27 MB) unless DIR (target/kernel) has it: Debian's cloud kernel, or that of the package
+# NAME. The initial file system is made of busybox-static and the kernel's modules for the disk. Prints how
+# long recording and replays took, and fails where one differs.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-gretel=target/release/gretel out=target/kernel replays=1
+gretel=target/release/gretel out=target/kernel package= replays=1
 . scripts/kernel-common.sh
 while [ $# -gt 0 ]; do
     case $1 in
         --gretel) gretel=$2 ;;
+        --package) package=$2 ;;
         --out) out=$2 ;;
         --replays) replays=$2 ;;
         *) die "unknown option $1" ;;

@@ -2,20 +2,21 @@
 # Crashes Debian's cloud kernel with each module of guest-images/kernel/modules: records the panic, replays it, and takes it back in gdb to
 # the instruction that faulted.
 #
-#   scripts/kernel-crash.sh [--gretel FILE] [--out DIR] [--module NAME]
+#   scripts/kernel-crash.sh [--gretel FILE] [--out DIR] [--package NAME] [--module NAME]
 #
-# The kernel and its headers are fetched with `apt-get download` (40 MB) unless DIR (target/kernel) has them. Needs gcc-12, make, gdb and
+# The kernel and its headers are fetched as kernel-boot.sh does (40 MB). Needs gcc-12, make, gdb and
 # busybox-static. Checked for each module: what the kernel prints; that the replay is equal; that the core has the registers that gdb
 # finds at the recording's end; that `gretel core` has the log, the task and the call trace that the kernel has printed; that `gretel synth` takes the crash back
 # over all branch records, with as many true instructions as its expected.toml has; that gdb, going back to the faulting instruction, finds there the registers that the kernel has printed.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-gretel=$PWD/target/release/gretel out=$PWD/target/kernel names=
+gretel=$PWD/target/release/gretel out=$PWD/target/kernel package= names=
 . scripts/kernel-common.sh
 while [ $# -gt 0 ]; do
     case $1 in
         --gretel) gretel=$(realpath "$2") ;;
+        --package) package=$2 ;;
         --out) mkdir -p "$2" && out=$(realpath "$2") ;;
         --module) names=$2 ;;
         *) die "unknown option $1" ;;
@@ -27,12 +28,14 @@ mkdir -p "$out"
 
 # The headers as packages have them, but for paths that begin with /usr/src. They are there whole or not at all.
 fetch_headers() {
-    local version=$1 common new=$out/headers.new
+    local version=$1 common kbuild new=$out/headers.new
     headers=$out/headers/usr/src/linux-headers-$version
     [ ! -e "$headers/Makefile" ] || return 0
     common=linux-headers-${version%-cloud-amd64}-common
+    # Of Linux 6.1 one serves all versions.
+    case $version in 6.1.*) kbuild=linux-kbuild-6.1 ;; *) kbuild=linux-kbuild-${version%-cloud-amd64} ;; esac
     rm -rf "$new" "$out/headers" && mkdir -p "$new"
-    (cd "$new" && apt-get -qq download "linux-headers-$version" "$common" linux-kbuild-6.1 &&
+    (cd "$new" && apt-get -qq download "linux-headers-$version" "$common" "$kbuild" &&
         for package in *.deb; do dpkg-deb -x "$package" .; done)
     sed -i "s,/usr/src/,$out/headers/usr/src/,g" "$new/usr/src/linux-headers-$version"/{Makefile,.kernelvariables}
     mv "$new" "$out/headers"
@@ -44,7 +47,8 @@ build() {
     rm -rf "$work" && mkdir -p "$work"
     cp "$modules/$name/$name.c" "$work"
     echo "obj-m := $name.o" >"$work/Kbuild"
-    make -C "$headers" M="$work" modules >"$work/made" 2>&1 || { cat "$work/made"; die "$name cannot be built"; }
+    # Without BTF, which needs pahole.
+    make -C "$headers" M="$work" CONFIG_DEBUG_INFO_BTF_MODULES= modules >"$work/made" 2>&1 || { cat "$work/made"; die "$name cannot be built"; }
     ko=$work/$name.ko
 }
 

@@ -194,14 +194,37 @@ impl Outline {
     }
 }
 
-/// Decompresses, and never makes more than was announced.
+/// Decompresses, and never makes more than was announced. At once and not as a stream, which would take each byte through a buffer of its
+/// own: checkpoints of a machine have tens of megabytes.
 fn decompress(payload: &[u8], length: u32) -> Result<Vec<u8>, String> {
-    let mut records = Vec::new();
-    let decoder = zstd::stream::read::Decoder::new(payload).map_err(|e| e.to_string())?;
-    let read = decoder.take(u64::from(length) + 1).read_to_end(&mut records);
-    match read {
-        Err(error) => Err(format!("a frame does not decompress: {error}")),
-        Ok(n) if n as u64 != u64::from(length) => Err("a frame has another length than it says".to_owned()),
-        Ok(_) => Ok(records),
+    let fails = |error: std::io::Error| format!("a frame does not decompress: {error}");
+    let mut records: Vec<u8> = Vec::new();
+    records.try_reserve_exact(length as usize).map_err(|error| fails(error.into()))?;
+    let mut unpacker = zstd::bulk::Decompressor::new().map_err(fails)?;
+    let made = unpacker.decompress_to_buffer(payload, &mut records).map_err(fails)?;
+    if made as u64 != u64::from(length) {
+        return Err("a frame has another length than it says".to_owned());
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_has_the_length_that_it_says_or_is_damaged() {
+        for records in [&b""[..], b"x", &[7; 100_000]] {
+            let payload = zstd::bulk::compress(records, ZSTD_LEVEL).unwrap();
+            let length = u32::try_from(records.len()).unwrap();
+            assert_eq!(decompress(&payload, length).as_deref(), Ok(records));
+            assert!(decompress(&payload, length + 1).unwrap_err().contains("another length"));
+            for shorter in [length.checked_sub(1), (length > 0).then_some(0)].into_iter().flatten() {
+                assert!(decompress(&payload, shorter).unwrap_err().contains("does not decompress"));
+            }
+            for cut in 1..payload.len() {
+                assert!(decompress(&payload[..cut], length).is_err(), "{length} bytes, cut at {cut}");
+            }
+        }
     }
 }
