@@ -185,6 +185,12 @@ impl<'a> Session<'a> {
                 self.wishes.passed = signals.iter().filter_map(|it| i32::try_from(*it).ok()).collect();
                 "OK".into()
             }
+            Request::CatchCalls(_) if !self.target.has_calls() => "".into(),
+            Request::CatchCalls(calls) => {
+                let number = |it: &u64| i64::try_from(*it).unwrap_or(-1);
+                self.wishes.calls = calls.as_ref().map(|calls| calls.iter().map(number).collect());
+                "OK".into()
+            }
             Request::Detach(None) => Answer::Last("OK".to_owned()),
             Request::Kill(None) => Answer::Last(String::new()),
             Request::Detach(Some(pid)) | Request::Kill(Some(pid)) => self.hide(*pid),
