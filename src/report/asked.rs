@@ -76,7 +76,7 @@ impl Asked {
                 let child = ask("heap", &[&pid[..], &[OsStr::new(&address)]].concat()).ok()?;
                 finish(child).and_then_parse().0.ok()
             });
-            histories.into_iter().find(memory::tells)
+            histories.into_iter().find(|history| memory::tells(why, history))
         });
         Ok(Asked {
             heap,

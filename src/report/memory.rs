@@ -8,13 +8,14 @@ use super::html::{Html, list, text};
 use serde_json::Value;
 
 /// So many addresses are asked for: each is a replay.
-const MOST: usize = 3;
+const MOST: usize = 4;
 /// The stack is above.
 const STACK: u64 = 0x7fff_ff00_0000;
 /// Nothing is mapped below.
 const LOWEST: u64 = 0x1_0000;
 
-/// The addresses that may be of the heap, in the order of the steps: where values were, before what they were.
+/// The addresses that may be of the heap, in the order of the steps: where values were, before what they were; where the allocator gave up,
+/// the other way round, since it was given the address.
 pub(super) fn candidates(why: &Value) -> Vec<u64> {
     let steps = list(&why["steps"]);
     let words = list(&why["question"]["words"]).iter().chain(steps.iter().flat_map(|it| list(&it["values"])));
@@ -27,7 +28,11 @@ pub(super) fn candidates(why: &Value) -> Vec<u64> {
         after.collect::<Vec<u64>>()
     };
     let mut found: Vec<u64> = Vec::new();
-    for address in numbers("[0x").into_iter().chain(numbers("= 0x")) {
+    let mut all = [numbers("[0x"), numbers("= 0x")];
+    if allocator_gave_up(why) {
+        all.reverse();
+    }
+    for address in all.concat() {
         if (LOWEST..STACK).contains(&address) && !found.contains(&address) {
             found.push(address);
         }
@@ -36,9 +41,15 @@ pub(super) fn candidates(why: &Value) -> Vec<u64> {
     found
 }
 
-/// Whether a history tells something: what was freed.
-pub(super) fn tells(history: &Value) -> bool {
-    list(&history["events"]).iter().any(|event| text(&event["kind"]).starts_with("freed"))
+fn allocator_gave_up(why: &Value) -> bool {
+    let words: Vec<String> = list(&why["question"]["words"]).iter().map(text).collect();
+    words.iter().any(|it| it.starts_with("libc said:") && (it.contains("free") || it.contains("alloc")))
+}
+
+/// Whether a history tells something: what was freed; where the allocator gave up, what was freed wrongly.
+pub(super) fn tells(why: &Value, history: &Value) -> bool {
+    let wanted = if allocator_gave_up(why) { "freed-" } else { "freed" };
+    list(&history["events"]).iter().any(|event| text(&event["kind"]).starts_with(wanted))
 }
 
 pub(super) fn section(history: &Value) -> String {
@@ -80,7 +91,11 @@ mod tests {
             "steps": [{ "values": ["[0x5555555592b8] = \"GGGG\"", "[0x7fffffffe5b8] = 0x0"] }],
         });
         assert_eq!(candidates(&why), [0x5555_5555_92b8, 0x5555_5555_92a0]);
-        assert!(tells(&json!({ "events": [{ "kind": "allocated" }, { "kind": "freed-again" }] })));
-        assert!(!tells(&json!({ "events": [{ "kind": "allocated" }] })) && !tells(&Value::Null));
+        let history = |kind| json!({ "events": [{ "kind": "allocated" }, { "kind": kind }] });
+        assert!(tells(&why, &history("freed")) && !tells(&why, &history("allocated")));
+        let mut aborted = why;
+        aborted["question"]["words"][0] = "libc said: free(): double free detected in tcache 2".into();
+        assert_eq!(candidates(&aborted), [0x5555_5555_92a0, 0x5555_5555_92b8]);
+        assert!(tells(&aborted, &history("freed-again")) && !tells(&aborted, &history("freed")));
     }
 }
