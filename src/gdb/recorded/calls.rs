@@ -19,13 +19,16 @@ use x86::op::Gpr;
 /// Linux's numbers of system calls are below.
 const ALL: std::ops::Range<i64> = 0..600;
 
-/// A system call: who made it, and the positions before and behind it.
+/// So many bytes are the instruction.
+const SYSCALL: u64 = 2;
+
+/// A system call: who made it, and the positions before and behind it; a signal's handler has no end of a call before it.
 #[derive(Clone, Copy)]
 struct Call {
     by: Id,
     number: u64,
     before: Position,
-    behind: Position,
+    behind: Option<Position>,
 }
 
 /// Where a journey ends for a call.
@@ -64,7 +67,8 @@ impl Recorded {
             };
             self.calls.looked_at.insert(event, call);
             let Some(call) = call.filter(|it| wishes.includes(it.by.pid)) else { continue };
-            for (at, returned) in [(call.before, false), (call.behind, true)] {
+            for (at, returned) in [(Some(call.before), false), (call.behind, true)] {
+                let Some(at) = at else { continue };
                 let is_ahead = if forward { at > here } else { at < here };
                 let is_nearer = |other: &Caught| if forward { at < other.at } else { at > other.at };
                 if is_ahead && found.as_ref().is_none_or(is_nearer) {
@@ -104,11 +108,13 @@ impl Recorded {
         }
         self.travel.step_back_of(task)?;
         let process = self.travel.process();
-        let number = process.cpu().regs().gpr[usize::from(Gpr::RAX.0)];
+        let regs = *process.cpu().regs();
+        let number = regs.gpr[usize::from(Gpr::RAX.0)];
         let by = Id { pid: process.pid(), tid: process.thread() };
         let before = self.travel.position();
         let returned = self.travel.step_of(task, &Lookout::default(), &mut |_, _| false)?;
-        let behind = self.travel.position();
+        let goes_on = self.travel.process().cpu().regs().rip == regs.rip.wrapping_add(SYSCALL);
+        let behind = goes_on.then(|| self.travel.position());
         let is_call = by.tid == task && before < begun && returned == Stop::There;
         Ok(is_call.then_some(Call { by, number, before, behind }))
     }
