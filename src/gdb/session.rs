@@ -396,7 +396,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Those of /proc that say what is mapped, by which gdb chooses what a core needs (`generate-core-file`); all others are this machine's, and the debugger reads them there.
+    /// Those of /proc that say what is mapped, by which gdb chooses what a core needs (`generate-core-file`); all others are this
+    /// machine's, and the debugger reads them there.
     fn open(&mut self, name: &[u8]) -> Answer {
         let name = String::from_utf8_lossy(name);
         let asked = name.strip_prefix("/proc/").and_then(|rest| rest.split_once('/'));

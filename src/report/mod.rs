@@ -1,9 +1,9 @@
 //! `gretel report`: one page with all that is known of a crash.
 //!
 //! The page is made of what gretel's other commands say with `--json` ([`asked`]), so it says nothing that they do not. Each section is a
-//! file: [`crash`] (signal, stack, registers; [`kernel`] where that is a kernel), [`slice`] (where the value came from), [`memory`] (what became of the heap there), [`suffix`] (how it got there), [`lanes`]
-//! (what happened when, by task), [`branches`], [`machine`] (where the records came from, what the host can do). [`html`]
-//! is what all of them write with, [`source`] the source text.
+//! file: [`crash`] (signal, stack, registers; [`kernel`] where that is a kernel), [`slice`] (where the value came from), [`memory`] (what
+//! became of the heap there), [`suffix`] (how it got there), [`lanes`] (what happened when, by task), [`branches`], [`machine`] (where
+//! the records came from, what the host can do). [`html`] is what all of them write with, [`source`] the source text.
 
 mod asked;
 mod branches;

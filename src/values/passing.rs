@@ -4,8 +4,8 @@
 //! pointers are made of is in as many registers (`&str`, `Option<u32>`, a pair), other things of one word are in one, and of what is
 //! larger than two words the address is in a register. Behind a parameter that is none of these, it is not known where the next one is.
 //!
-//! Example: `fn add(order: Order, count: u32)` with an `Order` of 40 bytes has the address of the order in rdi, and `count` in rsi. In C the
-//! order would be on the stack, and the count in rdi.
+//! Example: `fn add(order: Order, count: u32)` with an `Order` of 40 bytes has the address of the order in rdi, and `count` in rsi. In C
+//! the order would be on the stack, and the count in rdi.
 
 use super::World;
 use super::info::{Die, Entry, Info};

@@ -4,8 +4,8 @@
 //! Example: `id.unwrap()` panics, since `id` is `None`. That is a zero which `Option::copied` stored, on the way of its `match` for
 //! `None`; the branch of the `match` looked at what the map's lookup gave. Where a function has no such branch, its caller's is asked.
 //!
-//! It is only asked for where all ways of a slice end so, in small numbers: one that leads to an input has an answer. What decides that an instruction is
-//! come to is told by the code of its function: one way of the branch leads to it whatever happens, the other may not.
+//! It is only asked for where all ways of a slice end so, in small numbers: one that leads to an input has an answer. What decides that
+//! an instruction is come to is told by the code of its function: one way of the branch leads to it whatever happens, the other may not.
 
 use crate::symbols::Symbols;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};

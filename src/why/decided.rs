@@ -176,8 +176,8 @@ fn name(place: &crate::symbols::Place) -> String {
     place.function().map_or_else(|| place.raw(), str::to_owned)
 }
 
-/// The branches of a part of a function that decide, by address: conditional ones, and those to where a table says. Who lets a lock go on the way
-/// to giving up looks whether others wait for it: that decides nothing.
+/// The branches of a part of a function that decide, by address: conditional ones, and those to where a table says. Who lets a lock go on
+/// the way to giving up looks whether others wait for it: that decides nothing.
 fn deciding_branches(process: &Process, symbols: &Symbols, function: Range<u64>) -> Vec<u64> {
     let len = usize::try_from(function.end - function.start).unwrap_or(0);
     let mut code = vec![0; len];

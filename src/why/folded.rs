@@ -2,8 +2,9 @@
 //!
 //! A value is copied from register to register and saved on the stack and taken back many times in one function. Such a step is left out
 //! where the step that wants it is in the same function, and what it was copied from takes its place. So is a register that a function
-//! saves and takes back: its caller has it as it was. A store of some bytes alone of what is loaded later is no such copy. What moves the stack pointer by a constant is left out wherever it is. A loop that
-//! makes a value byte by byte is one step, which has run several times.
+//! saves and takes back: its caller has it as it was. A store of some bytes alone of what is loaded later is no such copy. What moves the
+//! stack pointer by a constant is left out wherever it is. A loop that makes a value byte by byte is one step, which has run several
+//! times.
 
 use crate::symbols::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,9 +1,10 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
 //! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`decided`] what made it abort, [`caught`] which fault
-//! its handler was called for before that, [`chosen`] what to ask next where it is a constant, [`said`] what it said then, [`sender`] who else sent the signal, [`table`] what to ask next where the value is a
-//! table's. [`shown`] is how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out the copies that say nothing, [`callers`] says for
-//! whom a library did what it did. [`suffix`] asks a synthesized execution the same, and [`gave_up`] what made it abort.
+//! its handler was called for before that, [`chosen`] what to ask next where it is a constant, [`said`] what it said then, [`sender`] who
+//! else sent the signal, [`table`] what to ask next where the value is a table's. [`shown`] is how a slice ([`vmm::slice`]) is printed;
+//! [`folded`] leaves out the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a synthesized
+//! execution the same, and [`gave_up`] what made it abort.
 
 mod blamed;
 mod callers;
