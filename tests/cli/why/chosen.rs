@@ -81,7 +81,7 @@ const SMASHED: &str = r#"
 fn a_stack_that_was_smashed_leads_to_the_store() {
     let place = Place::new();
     place.write("prog.c", SMASHED);
-    place.write("input", &format!("{}\n", "a".repeat(40)));
+    place.write("input", format!("{}\n", "a".repeat(40)));
     if place.sh("gcc -g -O0 -fstack-protector-all -w -o prog prog.c").code != 0 {
         return skipped("a smashed stack", "gcc cannot make it here");
     }
