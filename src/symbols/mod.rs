@@ -183,11 +183,15 @@ impl Symbols {
         parts.sort_unstable();
         parts.dedup();
         let extent = |(_, start): (bool, u64)| names.function_at(start).map(|it| it.start..it.end);
-        let found: Vec<Range<u64>> = parts.into_iter().filter_map(extent).collect();
+        let mut found: Vec<Range<u64>> = parts.into_iter().filter_map(extent).collect();
         // Functions of one name in several files are not parts of each other.
         let has_own = found.iter().filter(|part| part.contains(&address)).count() == 1;
         let wholes = names.symbols().iter().filter(|symbol| symbol.name == whole).count();
-        if has_own && wholes == 1 { found } else { vec![function.start..function.end] }
+        if !has_own || wholes != 1 {
+            found.clear();
+            found.push(function.start..function.end);
+        }
+        found
     }
 
     /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters; where

@@ -43,8 +43,10 @@ pub(super) struct Caught {
 /// What is known of the calls that are asked for.
 #[derive(Default)]
 pub(super) struct Calls {
-    /// The numbers, none for all, and each one's event and task.
-    listed: Option<(Vec<i64>, Vec<(u64, i32)>)>,
+    /// Which were asked for, by number, none for all.
+    numbers: Option<Vec<i64>>,
+    /// The event and the task of each.
+    listed: Vec<(u64, i32)>,
     looked_at: BTreeMap<u64, Option<Call>>,
 }
 
@@ -52,10 +54,10 @@ impl Recorded {
     /// The next beginning or end of a call of which the debugger wants to be told, in a direction. Comes back to here.
     pub(super) fn next_call(&mut self, way: Way, wishes: &Wishes) -> Result<Option<Caught>, ReplayError> {
         let (Some(numbers), Way::Forward | Way::Back) = (&wishes.calls, way) else { return Ok(None) };
-        if self.calls.listed.as_ref().is_none_or(|(of, _)| of != numbers) {
+        if self.calls.numbers.as_ref() != Some(numbers) {
             let asked = if numbers.is_empty() { ALL.collect() } else { numbers.clone() };
-            let listed = Some((numbers.clone(), self.travel.calls(&asked)?));
-            self.calls = Calls { listed, looked_at: BTreeMap::new() };
+            let listed = self.travel.calls(&asked)?;
+            self.calls = Calls { numbers: Some(numbers.clone()), listed, looked_at: BTreeMap::new() };
         }
         let here = self.travel.position();
         let forward = way == Way::Forward;
@@ -83,7 +85,7 @@ impl Recorded {
     /// Of each task that may be looked at, its last two calls up to here, of which one may wait still, and its next one.
     fn around(&self, here: Position, wishes: &Wishes) -> Vec<(u64, i32)> {
         let mut of_task: BTreeMap<i32, (Vec<u64>, Option<u64>)> = BTreeMap::new();
-        for (event, task) in self.calls.listed.iter().flat_map(|(_, events)| events) {
+        for (event, task) in &self.calls.listed {
             let (before, next) = of_task.entry(*task).or_default();
             if (Position { event: *event, retired: 0 }) <= here {
                 before.push(*event);
