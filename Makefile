@@ -73,7 +73,7 @@ target/dist: $(shell find Cargo.toml Cargo.lock LICENSE README.md docs packaging
 	scripts/dist.sh
 
 install: target/dist
-	cd target/dist && find . -type f -exec install -D -m 644 {} $(DESTDIR)$(PREFIX)/{} \;
+	cd target/dist && find . -type f -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/{} \;
 	chmod 755 $(DESTDIR)$(PREFIX)/bin/gretel
 
 uninstall:

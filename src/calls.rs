@@ -3,8 +3,7 @@
 use crate::Outcome;
 use crate::accesses::number;
 use crate::called::prototypes;
-use crate::called::signature::{self, Signature};
-use crate::called::value::{Shown, arguments, result};
+use crate::called::value::{Begun, Shown, begun, result};
 use crate::called::{Call, Called, Ended, Entries, Happened};
 use crate::core_file::hex;
 use crate::engine::Choice;
@@ -14,7 +13,9 @@ use crate::log::say;
 use crate::moment::name_place;
 use crate::output::{Printed, written};
 use crate::replay::failure;
+use crate::sight::Known;
 use crate::symbols::{Place, Symbols, without_parameters};
+use crate::values::Signature;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -32,7 +33,8 @@ use vmm::travel::Travel;
 /// the recording ends, or where the process of --pid was last: a library that was unloaded before has none. What the
 /// compiler has inlined is no call.
 ///
-/// Arguments and results are shown by their types where there is debug information for the function, else as registers.
+/// Arguments and results are shown by their types where there is debug information for the function, else as registers. Of
+/// what clang and rustc have optimised, arguments that are not known are `?`, and a result may be one that nobody uses.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -170,6 +172,7 @@ impl Functions {
 
     /// Adds those that are meant in the program as it stands.
     fn add(&mut self, process: &Process, symbols: &Symbols, wanted: &str) -> Result<(), String> {
+        let known = Known::of(process, symbols);
         for entry in self.meant(process, symbols, wanted)? {
             let new = self.known.len();
             if self.entries.add(process, entry, new) != new {
@@ -181,7 +184,10 @@ impl Functions {
                 }
                 None => format!("{entry:#x}"),
             };
-            let mut signature = symbols.module_at(entry).and_then(|module| signature::of(module, entry));
+            let mut signature = known.info(entry).and_then(|info| {
+                let read = |at: u64, bytes: &mut [u8]| process.read_memory(at, bytes);
+                Signature::of(&info, entry, is_copy(symbols, entry), &read)
+            });
             if signature.is_none() {
                 signature = prototypes::of(wanted).filter(|_| is_of_libc(symbols, entry, &name, wanted));
                 let shown = match &signature {
@@ -234,6 +240,12 @@ impl Functions {
             self.notes.push(note);
         }
     }
+}
+
+/// Whether a function is a copy that the compiler made for some callers, such as `find.constprop.0`.
+fn is_copy(symbols: &Symbols, entry: u64) -> bool {
+    let all = symbols.module_at(entry).map(|module| module.names().symbols()).unwrap_or_default();
+    !all.iter().any(|it| it.start == entry && !it.name.contains('.'))
 }
 
 /// Whether a function is libc's: by the file that it is in, or, in a program that has it in itself, as the one that was chosen among
@@ -305,7 +317,7 @@ pub(crate) fn each(
             }
             Happened::Ended(call, ended) => {
                 if let Some(mut line) = lines.remove(&call.number) {
-                    line.end(travel, functions, ended)?;
+                    line.end(travel, symbols, functions, ended)?;
                     goes_on = show(&line) && (called.entered() < limit || !lines.is_empty());
                 }
             }
@@ -324,6 +336,8 @@ pub(crate) struct Line {
     function: String,
     arguments: Vec<Shown>,
     caller: Option<Place>,
+    /// Where its result is to be put, if its caller said that.
+    result_at: Option<u64>,
     result: Option<String>,
     ended: Option<(Ended, Position)>,
 }
@@ -344,17 +358,23 @@ impl Line {
         });
         let (function, signature) = functions.known.get(call.function).cloned().unwrap_or_default();
         let process = travel.process_mut();
-        let arguments = arguments(process, signature.as_ref())?;
+        let Begun { arguments, result_at } = begun(process, symbols, signature.as_ref())?;
         let caller = caller.clone();
-        Ok(Line { call, pid, function, arguments, caller, result: None, ended: None })
+        Ok(Line { call, pid, function, arguments, caller, result_at, result: None, ended: None })
     }
 
     /// It has ended, where one stands.
-    fn end(&mut self, travel: &mut Travel, functions: &Functions, ended: Ended) -> Result<(), ProcessError> {
+    fn end(
+        &mut self,
+        travel: &mut Travel,
+        symbols: &Symbols,
+        functions: &Functions,
+        ended: Ended,
+    ) -> Result<(), ProcessError> {
         self.ended = Some((ended, travel.position()));
         if ended == Ended::Returned {
             let signature = functions.known.get(self.call.function).and_then(|(_, it)| it.as_ref());
-            self.result = result(travel.process_mut(), signature)?;
+            self.result = result(travel.process_mut(), symbols, signature, self.result_at)?;
         }
         Ok(())
     }

@@ -18,9 +18,7 @@
 //! Example: of `fib(2)`, which calls `fib(1)` and `fib(0)`, there are three entries; the two inner ones return to different addresses in
 //! `fib`, and the outer one is open meanwhile.
 
-mod passing;
 pub(crate) mod prototypes;
-pub(crate) mod signature;
 pub(crate) mod value;
 
 use std::collections::{HashMap, VecDeque};

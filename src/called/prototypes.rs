@@ -4,8 +4,7 @@
 //! Example: `strcpy(dest:p, src:s) s` is in the table, so that `gretel calls rec strcpy` shows two arguments, of which one is a string,
 //! and not the six registers that may hold some. Source: the functions' declarations in C and POSIX.
 
-use super::signature::{GENERAL, Parameter, Signature, Where};
-use super::value::Kind;
+use crate::values::{Plain, Signature};
 
 /// Name, parameters with their kinds, and the result: `p` a pointer, `s` a string, `i` an int, `l` a long, `u` an unsigned long, `v`
 /// nothing.
@@ -81,21 +80,22 @@ pub(crate) fn of(name: &str) -> Option<Signature> {
         let (parameters, result) = rest.split_once(") ").filter(|_| of == name)?;
         let mut words: Vec<&str> = parameters.split(", ").filter(|word| !word.is_empty()).collect();
         let variadic = words.pop_if(|word| *word == "...").is_some();
-        let parameters = words.into_iter().zip(GENERAL).filter_map(|(word, register)| {
+        let parameter = |word: &str| {
             let (name, letter) = word.split_once(':')?;
-            Some(Parameter { name: name.to_owned(), kind: kind(letter)?, at: Where::General(register) })
-        });
-        Some(Signature { parameters: parameters.collect(), result: kind(result), variadic })
+            Some((name.to_owned(), plain(letter)?))
+        };
+        let parameters = words.into_iter().filter_map(parameter).collect();
+        Some(Signature::plain(parameters, plain(result), variadic))
     })
 }
 
-fn kind(letter: &str) -> Option<Kind> {
+fn plain(letter: &str) -> Option<Plain> {
     match letter {
-        "p" => Some(Kind::Pointer),
-        "s" => Some(Kind::Text),
-        "i" => Some(Kind::Integer { bytes: 4, signed: true }),
-        "l" => Some(Kind::Integer { bytes: 8, signed: true }),
-        "u" => Some(Kind::Integer { bytes: 8, signed: false }),
+        "p" => Some(Plain::Pointer),
+        "s" => Some(Plain::Text),
+        "i" => Some(Plain::Int),
+        "l" => Some(Plain::Long),
+        "u" => Some(Plain::Unsigned),
         _ => None,
     }
 }
@@ -110,17 +110,9 @@ mod tests {
             let name = line.split('(').next().unwrap_or_default();
             let found = of(name).unwrap_or_else(|| panic!("{line}"));
             assert_eq!(found.parameters.len(), line.matches(':').count(), "{line}");
-            assert_eq!(found.result.is_none(), line.ends_with(") v"), "{line}");
+            assert_eq!(!found.has_result(), line.ends_with(") v"), "{line}");
             assert_eq!(found.variadic, line.contains("..."), "{line}");
         }
         assert!(of("no_such_function").is_none() && of("").is_none());
-    }
-
-    #[test]
-    fn parameters_are_in_the_registers_of_the_abi() {
-        let found = of("memset").expect("it is in the table");
-        let places: Vec<_> = found.parameters.iter().map(|it| (it.name.as_str(), it.at)).collect();
-        // rdi, rsi, rdx by their hardware numbers.
-        assert_eq!(places, [("s", Where::General(7)), ("c", Where::General(6)), ("n", Where::General(2))]);
     }
 }

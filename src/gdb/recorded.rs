@@ -3,6 +3,7 @@
 //! A signal is shown where a live program would show it: before its handler, with the registers that the handler's end restores, though
 //! the replay stands at the handler's first instruction ([`View`]). So gdb's own steps over handlers work.
 
+mod calls;
 mod ends;
 mod follow;
 mod forks;
@@ -20,6 +21,7 @@ use crate::exit::Failure;
 use crate::log::say;
 use crate::replay::failure;
 use crate::symbols::Symbols;
+use calls::Calls;
 pub(super) use follow::Source;
 use forks::Forks;
 use images::Images;
@@ -53,6 +55,7 @@ pub(super) struct Recorded {
     view: Option<View>,
     images: Images,
     forks: Forks,
+    calls: Calls,
     source: Option<Source>,
 }
 
@@ -81,8 +84,8 @@ impl Recorded {
     pub(super) fn new(travel: Travel, symbols: Symbols) -> Recorded {
         let told_crash = travel.ended();
         let (pending, view, images, forks) = (VecDeque::new(), None, Images::default(), Forks::default());
-        let (said_damage, source) = (false, None);
-        Recorded { travel, symbols, told_crash, said_damage, pending, view, images, forks, source }
+        let (said_damage, source, calls) = (false, None, Calls::default());
+        Recorded { travel, symbols, told_crash, said_damage, pending, view, images, forks, calls, source }
     }
 
     /// Where it stands, for a session that begins: at a crash it has stopped for the signal.
@@ -125,6 +128,9 @@ impl Recorded {
         let (view, start) = (self.view.take(), self.travel.position());
         self.moved();
         let fork = if way == Way::Back { self.fork_before(wishes)? } else { None };
+        let call = self.next_call(way, wishes)?;
+        // The last one on the way is what is come to.
+        let call = call.filter(|it| way != Way::Back || fork.is_none_or(|fork| it.at > fork.behind));
         let lookout = self.travel.follow_each(wishes.points.lookouts());
         let step = matches!(way, Way::Step(..));
         let mut changed_in = None;
@@ -140,9 +146,10 @@ impl Recorded {
         };
         self.travel.heed_kernel(!matches!(way, Way::Back));
         let stop = match way {
-            Way::Forward => self.travel.forward_where(&lookout, None, &mut wanted)?,
+            Way::Forward => self.travel.forward_where(&lookout, call.map(|it| it.at), &mut wanted)?,
             Way::Back => {
                 let floor = fork.map_or_else(|| self.travel.begin(), |fork| fork.behind);
+                let floor = call.map_or(floor, |it| it.at);
                 self.travel.backward_to(floor, &lookout, &mut wanted)?
             }
             // It is at the handler's first instruction already.
@@ -165,6 +172,9 @@ impl Recorded {
             && let Some(pid) = self.go_to_passed_exec(wishes, start)?
         {
             return Ok(self.tell_image(pid));
+        }
+        if let Some(call) = call.filter(|_| matches!(stop, Stop::There | Stop::Begin)) {
+            return Ok(call.told());
         }
         if let Some(fork) = fork.filter(|_| matches!(stop, Stop::There | Stop::Begin)) {
             return self.tell_fork_behind(fork, wishes);
@@ -394,6 +404,10 @@ impl Target for Recorded {
 
     fn handled(&self, id: Id) -> Option<Vec<u8>> {
         self.view.as_ref().filter(|view| view.task == id.tid).map(|view| view.info.clone())
+    }
+
+    fn has_calls(&self) -> bool {
+        true
     }
 
     fn run(&mut self, way: Way, wishes: &Wishes) -> Result<Stopped, Failure> {

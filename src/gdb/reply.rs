@@ -54,6 +54,10 @@ pub(super) fn stop(stopped: &Stopped, shown: Option<&Shown>, dialect: Dialect) -
             let name = if *waits { "vfork" } else { "fork" };
             let _ = write!(text, "{name}:p{pid:x}.{pid:x};");
         }
+        Why::Called { number, returned } => {
+            let name = if *returned { "syscall_return" } else { "syscall_entry" };
+            let _ = write!(text, "{name}:{number:x};");
+        }
         Why::Released => text += "vforkdone:;",
         Why::Executed(path) => {
             let _ = write!(text, "exec:{};", hex::encode(path));

@@ -67,6 +67,8 @@ pub(super) enum Request {
     Attached,
     /// These signals (gdb's numbers) are no reason to stop.
     PassSignals(Vec<u64>),
+    /// Stops for these system calls, for all if there are none; or for none any more.
+    CatchCalls(Option<Vec<u64>>),
     /// It is taken note of, and nothing follows.
     Noted,
     /// A process is not looked at any more; all if there is no number.
@@ -209,6 +211,14 @@ fn setting(text: &str) -> Option<Request> {
             let signals = rest.split(';').filter(|signal| !signal.is_empty()).map(hex::number);
             signals.collect::<Option<_>>().map(Request::PassSignals)
         }
+        "CatchSyscalls" => match rest.split_once(';').unwrap_or((rest, "")) {
+            ("0", _) => Some(Request::CatchCalls(None)),
+            ("1", numbers) => {
+                let numbers = numbers.split(';').filter(|number| !number.is_empty()).map(hex::number);
+                numbers.collect::<Option<_>>().map(|numbers| Request::CatchCalls(Some(numbers)))
+            }
+            _ => None,
+        },
         "ProgramSignals" => Some(Request::Noted),
         _ => None,
     }
@@ -332,6 +342,10 @@ mod tests {
             ("D;1f", Request::Detach(Some(0x1f))),
             ("qXfer:auxv:read::0,ffb", Request::Part(Document::Auxiliary, 0, 0xffb)),
             ("QPassSignals:e;10;", Request::PassSignals(vec![0xe, 0x10])),
+            ("QCatchSyscalls:1;1;3c", Request::CatchCalls(Some(vec![1, 0x3c]))),
+            ("QCatchSyscalls:1", Request::CatchCalls(Some(Vec::new()))),
+            ("QCatchSyscalls:0", Request::CatchCalls(None)),
+            ("QCatchSyscalls:2", Request::Unknown),
             ("vFile:pread:1,1000,0", Request::File(FileRequest::Read { file: 1, len: 0x1000, offset: 0 })),
             ("vFile:readlink:2f", Request::File(FileRequest::Other)),
             (
@@ -369,7 +383,7 @@ mod tests {
         fn nor_is_one_that_begins_well(
             begin in proptest::sample::select(vec![
                 "qXfer:auxv:read:", "qSupported:", "vCont;", "vFile:pread:", "vFile:open:", "Z0,", "Z2,", "z0,1,1;X",
-                "Hg", "Hcp", "QPassSignals:", "m", "p", "D;", "vAttach;", "qRcmd,", "qThreadStopInfo", "T",
+                "Hg", "Hcp", "QPassSignals:", "QCatchSyscalls:", "m", "p", "D;", "vAttach;", "qRcmd,", "qThreadStopInfo", "T",
             ]),
             rest in "[0-9a-fX.,;:p+é-]{0,30}",
         ) {

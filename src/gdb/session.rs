@@ -185,6 +185,12 @@ impl<'a> Session<'a> {
                 self.wishes.passed = signals.iter().filter_map(|it| i32::try_from(*it).ok()).collect();
                 "OK".into()
             }
+            Request::CatchCalls(_) if !self.target.has_calls() => "".into(),
+            Request::CatchCalls(calls) => {
+                let number = |it: &u64| i64::try_from(*it).unwrap_or(-1);
+                self.wishes.calls = calls.as_ref().map(|calls| calls.iter().map(number).collect());
+                "OK".into()
+            }
             Request::Detach(None) => Answer::Last("OK".to_owned()),
             Request::Kill(None) => Answer::Last(String::new()),
             Request::Detach(Some(pid)) | Request::Kill(Some(pid)) => self.hide(*pid),
@@ -390,7 +396,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Those of /proc that say what is mapped, by which gdb chooses what a core needs (`generate-core-file`); all others are this machine's, and the debugger reads them there.
+    /// Those of /proc that say what is mapped, by which gdb chooses what a core needs (`generate-core-file`); all others are this
+    /// machine's, and the debugger reads them there.
     fn open(&mut self, name: &[u8]) -> Answer {
         let name = String::from_utf8_lossy(name);
         let asked = name.strip_prefix("/proc/").and_then(|rest| rest.split_once('/'));

@@ -34,6 +34,10 @@ pub(super) trait Target {
     fn handled(&self, _: Id) -> Option<Vec<u8>> {
         None
     }
+    /// Whether it stops for system calls.
+    fn has_calls(&self) -> bool {
+        false
+    }
     /// Goes on.
     fn run(&mut self, way: Way, wishes: &Wishes) -> Result<Stopped, Failure>;
     /// Goes to the beginning.
@@ -76,6 +80,8 @@ pub(super) struct Wishes {
     pub(super) forks: bool,
     pub(super) vforks: bool,
     pub(super) execs: bool,
+    /// System calls that are caught, by number; all of them where no number is given.
+    pub(super) calls: Option<Vec<i64>>,
     /// Processes that are not looked at.
     pub(super) hidden: BTreeSet<i32>,
     /// Those that the debugger has seen, each with a thread of it.
@@ -125,6 +131,11 @@ pub(super) enum Why {
     },
     /// That wait is over.
     Released,
+    /// It is before a system call, or behind it.
+    Called {
+        number: u64,
+        returned: bool,
+    },
     /// It runs this program from here on.
     Executed(Vec<u8>),
 }

@@ -1,7 +1,7 @@
 //! What gretel's other commands say, each run as one of its own: so each has its own sandbox, and one that fails costs a section.
 
 use super::html::list;
-use super::{Args, Other};
+use super::{Args, Other, memory};
 use crate::exit::{Code, Failure};
 use crate::kernel;
 use serde_json::Value;
@@ -27,6 +27,8 @@ impl<T> Answer<T> {
 pub(super) struct Asked {
     pub(super) core: Answer<Value>,
     pub(super) why: Answer<Value>,
+    /// The history of heap memory that the slice leads to, if any of it was freed.
+    pub(super) heap: Option<Value>,
     pub(super) synth: Answer<Value>,
     /// The newest ones, and how many there were before these.
     pub(super) events: Answer<(Vec<Value>, usize)>,
@@ -66,11 +68,22 @@ impl Asked {
         let [core, doctor] = [core, doctor].map(wait);
         let [synth, why, events] = [synth, why, events].map(|child| child.map(wait));
         let object = |handle: thread::JoinHandle<Answer<String>>| joined(handle).and_then_parse();
+        let why = why.map_or_else(no_recording, object);
+        let heap = why.ok().filter(|_| is_recording && !is_kernels);
+        let heap = heap.and_then(|why| {
+            let histories = memory::candidates(why).into_iter().filter_map(|address| {
+                let address = format!("{address:#x}");
+                let child = ask("heap", &[&pid[..], &[OsStr::new(&address)]].concat()).ok()?;
+                finish(child).and_then_parse().0.ok()
+            });
+            histories.into_iter().find(|history| memory::tells(why, history))
+        });
         Ok(Asked {
+            heap,
+            why,
             core: object(core),
             doctor: object(doctor),
             synth: synth.map_or_else(|| Answer(Err("--fuel 0 leaves it out".to_owned())), object),
-            why: why.map_or_else(no_recording, object),
             events: events
                 .map_or_else(|| Answer(Err("a core alone does not tell".to_owned())), |it| lines(joined(it))),
         })
@@ -105,7 +118,7 @@ fn this() -> Result<std::path::PathBuf, Failure> {
 
 fn start(input: &Path, command: &str, rest: &[&OsStr]) -> Result<Child, Failure> {
     let mut asked = Command::new(this()?);
-    asked.arg(command).arg("--json").args(rest).arg(input).stdin(Stdio::null());
+    asked.arg(command).arg("--json").arg(input).args(rest).stdin(Stdio::null());
     spawn(&mut asked)
 }
 

@@ -18,7 +18,9 @@ pub(super) fn section(core: &Value) -> Option<String> {
             text(&trail["provenance"])
         ),
     );
-    html.raw("<table><thead><tr><th>from</th><th></th><th>to</th></tr></thead><tbody>\n");
+    html.raw("<table class=\"branches\">");
+    html.heads(&["from", "kind", "to"]);
+    html.raw("<tbody>\n");
     for record in records.iter().rev() {
         let place = |key: &str, address: &str| match record[key].as_str() {
             Some(place) => place.to_owned(),

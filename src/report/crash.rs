@@ -53,12 +53,12 @@ pub(super) fn section(core: &Value) -> String {
     }
     html.raw("<table class=\"facts\">\n");
     let process = &core["process"];
-    html.row(&["command", &text(&process["arguments"])]);
-    html.row(&["process", &text(&process["pid"])]);
+    html.fact("command", &text(&process["arguments"]));
+    html.fact("process", &text(&process["pid"]));
     for (name, key) in [("instructions", "instructions"), ("branches taken", "taken_branches")] {
         let count = &core["counters"][key];
         if !count.is_null() {
-            html.row(&[name, &text(count)]);
+            html.fact(name, &text(count));
         }
     }
     html.raw("</table>\n<h3>Stack</h3>\n");
@@ -140,8 +140,10 @@ fn threads(html: &mut Html, core: &Value) {
         return;
     }
     html.raw(&format!("<details><summary>{} threads</summary><table>\n", threads.len()));
+    html.heads(&["thread", "instruction", "where"]);
+    html.raw("<tbody>");
     for thread in threads {
         html.row(&[&text(&thread["id"]), &text(&thread["rip"]), &text(&thread["place"])]);
     }
-    html.raw("</table></details>\n");
+    html.raw("</tbody></table></details>\n");
 }

@@ -29,6 +29,22 @@ impl Html {
         let _ = write!(self.0, "<{tag}{class}>{}</{tag}>", escaped(text));
     }
 
+    /// Adds the heads of a table's columns.
+    pub(super) fn heads(&mut self, cells: &[&str]) {
+        self.raw("<thead><tr>");
+        for cell in cells {
+            self.raw(&format!("<th scope=\"col\">{}</th>", escaped(cell)));
+        }
+        self.raw("</tr></thead>\n");
+    }
+
+    /// Adds a row that says one thing, and its name before it.
+    pub(super) fn fact(&mut self, name: &str, value: &str) {
+        self.raw(&format!("<tr><th scope=\"row\">{}</th>", escaped(name)));
+        self.element("td", "", value);
+        self.raw("</tr>\n");
+    }
+
     /// Adds a row of a table.
     pub(super) fn row(&mut self, cells: &[&str]) {
         self.raw("<tr>");

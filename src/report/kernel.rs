@@ -40,7 +40,7 @@ pub(super) fn section(core: &Value) -> String {
         ("task", &task["name"]),
     ] {
         if !value.is_null() {
-            html.row(&[name, &text(value)]);
+            html.fact(name, &text(value));
         }
     }
     html.raw("</table>\n<h3>Stack at the end</h3>\n<ol class=\"stack\" start=\"0\">\n");

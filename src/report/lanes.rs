@@ -64,7 +64,7 @@ pub(super) fn section((events, before): &(Vec<Value>, usize)) -> String {
             &format!("{left_out} events of other tasks are not drawn: there is room for {MOST}."),
         );
     }
-    html.raw("<p class=\"legend\"><span class=\"k-syscall\">system call</span> <span class=\"k-failed\">that failed</span> <span class=\"k-signal\">signal</span> <span class=\"k-other\">other</span></p>\n");
+    html.raw("<p class=\"legend\"><span class=\"k-syscall\">system call</span> <span class=\"k-failed\">that failed (half as high)</span> <span class=\"k-signal\">signal</span> <span class=\"k-other\">other</span></p>\n");
     if lanes.keys().any(|(pid, task, _)| pid != task) {
         html.element(
             "p",
@@ -72,7 +72,11 @@ pub(super) fn section((events, before): &(Vec<Value>, usize)) -> String {
             "A lane is a process; one with \u{21b3} is another thread of the process above it.",
         );
     }
-    html.raw("<details open><summary>The end</summary><table class=\"events\"><tbody>\n");
+    html.raw("<details open><summary>The end</summary><table class=\"events\">");
+    let is_machine = events.iter().any(|event| event["event"].is_null());
+    let [number, who] = if is_machine { ["instructions", "time"] } else { ["event", "task"] };
+    html.heads(&[number, who, "kind", "what happened"]);
+    html.raw("<tbody>\n");
     let newest = events.len().saturating_sub(LISTED);
     for event in events[newest..].iter().filter(|event| lane(event).is_some()) {
         html.row(&[&text(place(event)), &lane_name(event), &text(&event["kind"]), &text(&event["text"])]);
@@ -114,7 +118,7 @@ fn drawing(events: &[Value], lanes: &BTreeMap<Lane, usize>) -> String {
     };
     let height = lanes.len() * LANE + 8;
     let mut svg = format!(
-        "<svg class=\"lanes\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"events of each task\">"
+        "<div class=\"scrolled\"><svg class=\"lanes\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"events of each task\">"
     );
     for ((.., name), lane) in lanes {
         let y = lane * LANE + LANE / 2 + 4;
@@ -128,18 +132,20 @@ fn drawing(events: &[Value], lanes: &BTreeMap<Lane, usize>) -> String {
     }
     for event in events {
         let Some(lane) = lane(event).and_then(|lane| lanes.get(&lane)) else { continue };
-        let y = lane * LANE + 8;
-        let is_crash = event["kind"] == "crash";
+        let (class, is_crash) = (class(event), event["kind"] == "crash");
         let wide = if is_crash { 5 } else { 2 };
+        // Not by colour alone: what failed is half as high, and stands on the line.
+        let high = if class == "k-failed" { (LANE - 8) / 2 } else { LANE - 8 };
+        let y = (lane + 1) * LANE - high;
         let hint = format!("{} {}: {}", text(place(event)), text(&event["kind"]), text(&event["text"]));
         let _ = write!(
             svg,
             "<rect class=\"{}\" x=\"{:.1}\" y=\"{y}\" width=\"{wide}\" height=\"{}\"><title>{}</title></rect>",
-            class(event),
+            class,
             x(event),
-            LANE - 8,
+            high,
             escaped(&hint)
         );
     }
-    svg + "</svg>\n"
+    svg + "</svg></div>\n<p class=\"event note\" hidden></p>\n"
 }

@@ -10,7 +10,7 @@ pub(super) fn section(asked: &Asked) -> String {
         html.raw("<table class=\"facts\">\n");
         for line in text(&core["origin"]).lines() {
             let (name, value) = line.split_once(": ").unwrap_or(("", line));
-            html.row(&[name, value]);
+            html.fact(name, value);
         }
         html.raw("</table>\n");
     }
@@ -36,8 +36,8 @@ fn facts(html: &mut Html, name: &str, value: &Value) {
         }
         Value::Array(all) => {
             let all: Vec<String> = all.iter().map(text).collect();
-            html.row(&[name, &all.join(", ")]);
+            html.fact(name, &all.join(", "));
         }
-        other => html.row(&[name, &text(other)]),
+        other => html.fact(name, &text(other)),
     }
 }

@@ -1,9 +1,9 @@
 //! `gretel report`: one page with all that is known of a crash.
 //!
 //! The page is made of what gretel's other commands say with `--json` ([`asked`]), so it says nothing that they do not. Each section is a
-//! file: [`crash`] (signal, stack, registers; [`kernel`] where that is a kernel), [`slice`] (where the value came from), [`suffix`] (how it got there), [`lanes`]
-//! (what happened when, by task), [`branches`], [`machine`] (where the records came from, what the host can do). [`html`]
-//! is what all of them write with, [`source`] the source text.
+//! file: [`crash`] (signal, stack, registers; [`kernel`] where that is a kernel), [`slice`] (where the value came from), [`memory`] (what
+//! became of the heap there), [`suffix`] (how it got there), [`lanes`] (what happened when, by task), [`branches`], [`machine`] (where
+//! the records came from, what the host can do). [`html`] is what all of them write with, [`source`] the source text.
 
 mod asked;
 mod branches;
@@ -12,6 +12,7 @@ mod html;
 mod kernel;
 mod lanes;
 mod machine;
+mod memory;
 mod slice;
 mod source;
 mod suffix;
@@ -180,9 +181,10 @@ type Section = (&'static str, &'static str, Option<String>);
 
 fn page(args: &Args, asked: &Asked) -> String {
     let title = title(args, asked);
-    let sections: [Section; 6] = [
+    let sections: [Section; 7] = [
         ("crash", "The crash", asked.core.ok().map(crash_section)),
         ("why", "Where the value came from", asked.why.ok().map(slice::section)),
+        ("heap", "What became of that memory", asked.heap.as_ref().map(memory::section)),
         ("suffix", "How it got there", asked.synth.ok().map(suffix::section)),
         ("branches", "The last branches", asked.core.ok().and_then(branches::section)),
         ("time", "What happened when", asked.events.ok().map(lanes::section)),
@@ -210,7 +212,7 @@ fn page(args: &Args, asked: &Asked) -> String {
     }
     html.raw("</main>\n<footer>");
     html.text(&format!(
-        "made by gretel {} of {}; keys: j and k go to the next and the last section",
+        "made by gretel {} of {}; keys: j and k go to the next and the last section, and the arrows through the events of the timeline",
         env!("CARGO_PKG_VERSION"),
         args.input.display()
     ));

@@ -6,11 +6,14 @@ use crate::why::LeftOut;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The height of a row, and the width of a lane, in pixels: page.css has the rows at this height.
-const ROW: usize = 52;
+/// Where in its row a step's circle is, from the top, the width of a lane, and how much of it a bend takes: in pixels.
+const NODE: usize = 16;
 const LANE: usize = 14;
+const BEND: usize = 7;
 /// More lanes than these are drawn on the last one.
 const MOST_LANES: usize = 12;
+/// A graph of more lanes than these leaves no room for text on a narrow screen.
+const NARROW_LANES: usize = 3;
 
 /// A line from a step to what it was made of.
 struct Edge {
@@ -21,8 +24,9 @@ struct Edge {
 }
 
 /// What is said above the graph.
-const HOW_TO_READ: &str = "The newest step comes first. A line leads down from a value to what it was made of; a filled circle is where a way \
-                           ends: an input, a constant, the beginning. The number on the left is a position, for gretel gdb --at.";
+const HOW_TO_READ: &str = "The newest step comes first. A line leads down from a value to what it was made of, \
+                           which is also named behind it; a filled circle is where a way ends: an input, a constant, the beginning. The \
+                           number behind the # is a position, for gretel gdb --at.";
 /// More inputs than these are not in the sentence; the graph has all.
 const MOST_INPUTS: usize = 3;
 
@@ -63,34 +67,14 @@ pub(super) fn section(why: &Value) -> String {
     html.element("p", "note", HOW_TO_READ);
     let edges = edges(steps);
     let mut sources = Sources::default();
-    html.raw("<div class=\"slice\">");
-    html.raw(&graph(steps, &edges));
-    html.raw("<ol class=\"steps\" start=\"0\">\n");
+    let lanes = edges.iter().map(|edge| edge.lane).max().unwrap_or(0);
+    let width = (lanes + 1) * LANE + 8;
+    let narrow = if lanes > NARROW_LANES { " crowded" } else { "" };
+    html.raw(&format!("<ol class=\"steps{narrow}\" start=\"0\" style=\"--graph: {width}px\">\n"));
     for (number, step) in steps.iter().enumerate() {
-        let times = list(&step["nodes"]).len();
-        let from: Vec<String> = list(&step["from"]).iter().map(|it| text(&it["step"])).collect();
-        html.raw(&format!("<li tabindex=\"0\" data-step=\"{number}\" data-from=\"{}\">", from.join(" ")));
-        html.element("span", "at", &text(&step["position"]));
-        html.element("code", "what", &text(&step["what"]));
-        if let Some(caller) = step["caller"].as_str() {
-            html.element("code", "note", &format!("from {caller}"));
-        }
-        if step["sure"] == false {
-            html.element("span", "note warn", "one possibility");
-        }
-        if times > 1 {
-            html.element("span", "note", &format!("{times} times"));
-        }
-        let values: Vec<String> = list(&step["values"]).iter().map(text).collect();
-        let line = step["line"].as_u64().and_then(|line| usize::try_from(line).ok()).unwrap_or(0);
-        if let Some(source) = sources.line(&text(&step["file"]), line) {
-            html.element("code", "text", &source);
-        }
-        html.raw("<br>");
-        html.element("code", "value", &values.join(", "));
-        html.raw("</li>\n");
+        row(&mut html, &mut sources, number, step, &graph(number, step, &edges, width));
     }
-    html.raw("</ol></div>\n");
+    html.raw("</ol>\n");
     let count = |of: &str| why[of].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     let left_out = LeftOut { copies: count("copies_left_out"), moves: count("moves_left_out") };
     if let Some(words) = left_out.words("gretel why --all") {
@@ -102,13 +86,55 @@ pub(super) fn section(why: &Value) -> String {
     html.finish()
 }
 
+/// A step: where it is in the graph, what it did, its source text, its values, and what these were made of.
+fn row(html: &mut Html, sources: &mut Sources, number: usize, step: &Value, graph: &str) {
+    html.raw(&format!("<li id=\"step-{number}\" tabindex=\"-1\" data-step=\"{number}\">{graph}"));
+    html.element("span", "number", &format!("#{number}"));
+    html.element("span", "at", &text(&step["position"]));
+    html.element("code", "what", &text(&step["what"]));
+    if let Some(caller) = step["caller"].as_str() {
+        html.element("code", "note", &format!("from {caller}"));
+    }
+    if step["sure"] == false {
+        html.element("span", "note warn", "one possibility");
+    }
+    let times = list(&step["nodes"]).len();
+    if times > 1 {
+        html.element("span", "note", &format!("{times} times"));
+    }
+    let line = step["line"].as_u64().and_then(|line| usize::try_from(line).ok()).unwrap_or(0);
+    if let Some(source) = sources.line(&text(&step["file"]), line) {
+        html.element("code", "text", &source);
+    }
+    let values: Vec<String> = list(&step["values"]).iter().map(text).collect();
+    html.raw("<div>");
+    html.element("code", "value", &values.join(", "));
+    let is_made = list(&step["from"]).iter().any(|source| source["role"] != "condition");
+    for (n, source) in list(&step["from"]).iter().enumerate() {
+        let (of, role) = (text(&source["step"]), text(&source["role"]));
+        let role = match role.as_str() {
+            "address" => "address ",
+            "condition" => "chosen by ",
+            _ => "",
+        };
+        let before = match (n, is_made) {
+            (0, true) => " of ",
+            (0, false) => " ",
+            _ => ", ",
+        };
+        html.raw(&format!("{before}{role}<a class=\"from\" href=\"#step-{of}\">#{of}</a>"));
+    }
+    html.raw("</div></li>\n");
+}
+
 /// The lines, each on the first lane that is free over all its rows; a line to the next row needs none.
 fn edges(steps: &[Value]) -> Vec<Edge> {
     let mut edges: Vec<Edge> = Vec::new();
     for (from, step) in steps.iter().enumerate() {
         for source in list(&step["from"]) {
             let to = source["step"].as_u64().and_then(|to| usize::try_from(to).ok()).unwrap_or(0);
-            if to >= steps.len() {
+            // A step that was taken many times may be made of itself.
+            if to >= steps.len() || to == from {
                 continue;
             }
             let (low, high) = (from.min(to), from.max(to));
@@ -128,29 +154,34 @@ fn edges(steps: &[Value]) -> Vec<Edge> {
     edges
 }
 
-fn graph(steps: &[Value], edges: &[Edge]) -> String {
-    let lanes = edges.iter().map(|edge| edge.lane).max().unwrap_or(0);
-    let (width, height) = ((lanes + 1) * LANE + 8, steps.len() * ROW);
+/// The part of the graph that is in a row. It is as high as the row becomes: the page's reader decides on that.
+fn graph(row: usize, step: &Value, edges: &[Edge], width: usize) -> String {
     let x = |lane: usize| width - 8 - lane * LANE;
-    let y = |row: usize| row * ROW + ROW / 2;
-    let mut svg = format!(
-        "<svg class=\"graph\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"what was made of what\">"
-    );
-    for Edge { from, to, role, lane } in edges {
-        let (x0, x1, y0, y1) = (x(0), x(*lane), y(*from), y(*to));
-        let loops = if to < from { " back" } else { "" };
-        // Writing to a string does not fail.
-        let _ = write!(
-            svg,
-            "<path class=\"{role}{loops}\" data-a=\"{from}\" data-b=\"{to}\" d=\"M{x0} {y0} C{x1} {y0} {x1} {y0} {x1} {} L{x1} {} C{x1} {y1} {x1} {y1} {x0} {y1}\"/>",
-            if y1 > y0 { y0 + ROW / 2 } else { y0 - ROW / 2 },
-            if y1 > y0 { y1 - ROW / 2 } else { y1 + ROW / 2 },
-        );
+    let mut svg = format!("<svg class=\"graph\" width=\"{width}\" aria-hidden=\"true\">");
+    // Writing to a string does not fail.
+    let mut draw = |Edge { from, to, role, .. }: &Edge, element: &str, at: String| {
+        let back = if to < from { " back" } else { "" };
+        let _ = write!(svg, "<{element} class=\"{role}{back}\" data-from=\"{from}\" data-to=\"{to}\" {at}/>");
+    };
+    let passing = edges.iter().filter(|it| (it.from.min(it.to)..=it.from.max(it.to)).contains(&row));
+    for edge in passing {
+        let (low, high) = (edge.from.min(edge.to), edge.from.max(edge.to));
+        let (node, lane) = (x(0), x(edge.lane));
+        // A line to the next row has no bends.
+        let bend = if edge.lane == 0 { 0 } else { BEND };
+        let (above, below) = (NODE - bend, NODE + bend);
+        let (top, bottom) = match () {
+            () if row == low => (format!("{below}"), "100%".to_owned()),
+            () if row == high => ("0".to_owned(), format!("{above}")),
+            () => ("0".to_owned(), "100%".to_owned()),
+        };
+        draw(edge, "line", format!("x1=\"{lane}\" x2=\"{lane}\" y1=\"{top}\" y2=\"{bottom}\""));
+        if bend > 0 && (row == low || row == high) {
+            let (end, corner) = (if row == low { below } else { above }, lane + bend);
+            draw(edge, "path", format!("d=\"M{node} {NODE} H{corner} Q{lane} {NODE} {lane} {end}\""));
+        }
     }
-    for (row, step) in steps.iter().enumerate() {
-        let is_end = list(&step["from"]).is_empty();
-        let class = if is_end { "end" } else { "node" };
-        let _ = write!(svg, "<circle class=\"{class}\" cx=\"{}\" cy=\"{}\" r=\"5\"/>", x(0), y(row));
-    }
+    let class = if list(&step["from"]).is_empty() { "end" } else { "node" };
+    let _ = write!(svg, "<circle class=\"{class}\" cx=\"{}\" cy=\"{NODE}\" r=\"5\"/>", x(0));
     svg + "</svg>"
 }

@@ -35,7 +35,10 @@ impl Sources {
         let Some(lines) = self.file(path).filter(|lines| (1..=lines.len()).contains(&line)) else {
             return false;
         };
-        html.raw("<pre class=\"source\">");
+        // Lines that are too long are scrolled to, also by keyboard.
+        html.raw("<pre class=\"source\" tabindex=\"0\" role=\"region\" aria-label=\"");
+        html.text(&format!("source text around line {line}"));
+        html.raw("\">");
         let first = line.saturating_sub(AROUND + 1);
         for (n, text) in lines.iter().enumerate().skip(first).take(line + AROUND - first) {
             let class = if n + 1 == line { "here" } else { "line" };

@@ -57,7 +57,9 @@ pub(super) fn section(synth: &Value) -> String {
 
 fn listing(html: &mut Html, steps: &[Value]) {
     let mut sources = Sources::default();
-    html.raw("<table class=\"listing\"><tbody>\n");
+    html.raw("<table class=\"listing\">");
+    html.heads(&["before the crash", "instruction", "values"]);
+    html.raw("<tbody>\n");
     let mut last = (String::new(), String::new(), 0);
     for step in steps {
         let line = step["line"].as_u64().and_then(|line| usize::try_from(line).ok()).unwrap_or(0);

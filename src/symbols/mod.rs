@@ -169,10 +169,29 @@ impl Symbols {
         Some(Place::of(address, lookup, mapping, self.module_at(lookup)))
     }
 
-    /// The extent of the function that an address is in.
-    pub(crate) fn function_at(&self, address: u64) -> Option<Range<u64>> {
-        let function = self.module_at(address)?.names().function_at(address)?;
-        Some(function.start..function.end)
+    /// The extents of the function that an address is in: its own, and that of its part that seldom runs (`f.cold`), wherever the
+    /// address is.
+    pub(crate) fn parts_of(&self, address: u64) -> Vec<Range<u64>> {
+        let Some(names) = self.module_at(address).map(Loaded::names) else { return Vec::new() };
+        let Some(function) = names.function_at(address) else { return Vec::new() };
+        let whole = function.name.split(".cold").next().unwrap_or(&function.name);
+        let is_part = |name: &str| {
+            name.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(".cold"))
+        };
+        let parts = names.symbols().iter().filter(|symbol| is_part(&symbol.name));
+        let mut parts: Vec<(bool, u64)> = parts.map(|it| (it.name != whole, it.start)).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        let extent = |(_, start): (bool, u64)| names.function_at(start).map(|it| it.start..it.end);
+        let mut found: Vec<Range<u64>> = parts.into_iter().filter_map(extent).collect();
+        // Functions of one name in several files are not parts of each other.
+        let has_own = found.iter().filter(|part| part.contains(&address)).count() == 1;
+        let wholes = names.symbols().iter().filter(|symbol| symbol.name == whole).count();
+        if !has_own || wholes != 1 {
+            found.clear();
+            found.push(function.start..function.end);
+        }
+        found
     }
 
     /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters; where

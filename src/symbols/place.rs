@@ -75,6 +75,11 @@ impl Place {
         name.ends_with(".so") || name.contains(".so.")
     }
 
+    /// Whether its source is not the program's own: of system headers, or of packages that were compiled into it.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.source.first().is_some_and(|innermost| innermost.file.is_some() && !is_own(innermost))
+    }
+
     /// The function that was compiled.
     pub(crate) fn function(&self) -> Option<&str> {
         self.function.as_ref().map(|(name, _)| name.as_str())

@@ -93,7 +93,7 @@ fn constant_value(
 }
 
 /// The expression that holds at an address.
-fn expression_at(
+pub(super) fn expression_at(
     info: &Info,
     unit: usize,
     location: &AttributeValue<Reader>,

@@ -10,6 +10,7 @@
 //! | [`types`] | what a type is: its shape, its members, its name as C writes it |
 //! | [`value`] | a type at a place: members, elements, what it points to |
 //! | [`show`] | a value as a line of text |
+//! | [`signature`] | what a function takes and gives, and where that is, by the rules of [`passing`] and by the code ([`spilled`]) |
 //! | [`expression`] | `a->b[3]`, `*p`, `&x`, `$rax`, comparisons |
 //!
 //! Example: at `order->amount`, the expression `order` is a name. [`scope`] finds its entry in the innermost block that contains the
@@ -22,8 +23,11 @@ mod expression;
 mod info;
 mod lines;
 mod location;
+mod passing;
 mod scope;
 mod show;
+mod signature;
+mod spilled;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -34,7 +38,8 @@ pub(crate) use expression::{evaluate, is_true, number, register_name};
 pub(crate) use info::Info;
 pub(crate) use lines::{Line, Lines, Statement};
 pub(crate) use scope::{Function, Variable};
-pub(crate) use show::show;
+pub(crate) use show::{show, show_within};
+pub(crate) use signature::{Plain, Signature};
 pub(crate) use value::{Child, Value};
 
 use std::rc::Rc;

@@ -6,6 +6,7 @@ use super::World;
 use super::types::{Record, Shape};
 use super::value::{Place, Value};
 use gimli::DwAte;
+use std::fmt::{Display, LowerExp};
 
 /// Elements and characters of one array or string.
 const MOST_ELEMENTS: u64 = 200;
@@ -16,8 +17,13 @@ const LONGEST: usize = 1000;
 
 /// The value, or in angle brackets why there is none.
 pub(crate) fn show(value: &Value, world: &dyn World) -> String {
+    show_within(value, world, LONGEST)
+}
+
+/// The same, cut behind so many bytes at the next element or member.
+pub(crate) fn show_within(value: &Value, world: &dyn World, longest: usize) -> String {
     let mut text = String::new();
-    Shown { world, text: &mut text }.value(value, 0);
+    Shown { world, text: &mut text, longest }.value(value, 0);
     text
 }
 
@@ -25,6 +31,7 @@ pub(crate) fn show(value: &Value, world: &dyn World) -> String {
 struct Shown<'a> {
     world: &'a dyn World,
     text: &'a mut String,
+    longest: usize,
 }
 
 impl Shown<'_> {
@@ -33,7 +40,7 @@ impl Shown<'_> {
     }
 
     fn is_full(&self) -> bool {
-        self.text.len() >= LONGEST
+        self.text.len() >= self.longest
     }
 
     fn why(&mut self, why: &str) {
@@ -296,8 +303,8 @@ fn float(value: &Value, world: &dyn World) -> Result<String, String> {
     let bytes = value.bytes(world)?;
     let word = |n: usize| bytes.iter().take(n).rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
     Ok(match bytes.len() {
-        4 => f32::from_bits(u32::try_from(word(4)).unwrap_or(0)).to_string(),
-        8 => f64::from_bits(word(8)).to_string(),
+        4 => decimal(f32::from_bits(u32::try_from(word(4)).unwrap_or(0))),
+        8 => decimal(f64::from_bits(word(8))),
         16 => {
             let exponent = u16::from_le_bytes([bytes[8], bytes[9]]);
             let (number, exact) = extended(word(8), exponent);
@@ -307,6 +314,15 @@ fn float(value: &Value, world: &dyn World) -> Result<String, String> {
             format!("bytes {}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
         }
     })
+}
+
+/// A number without many zeros: `1e-300` where it is far from one.
+fn decimal<F: Into<f64> + Display + LowerExp + Copy>(number: F) -> String {
+    let size = number.into().abs();
+    match (1e-5..1e17).contains(&size) || size == 0.0 || !size.is_finite() {
+        true => number.to_string(),
+        false => format!("{number:e}"),
+    }
 }
 
 /// An 80-bit number as one of 64 bits, and whether it is the same.

@@ -18,7 +18,7 @@ pub(super) enum Type {
     /// None: what `void *` points to.
     Void,
     /// A number that no debug information describes: a register, a literal.
-    Number { signed: bool },
+    Number { encoding: DwAte, size: u64 },
     /// A vector register.
     Wide,
     /// A pointer that no debug information describes: `&x`.
@@ -88,12 +88,24 @@ impl Type {
         Type::Entry(Rc::clone(info), die)
     }
 
+    /// A whole number of 64 bits.
+    pub(super) fn word(signed: bool) -> Type {
+        let encoding = if signed { gimli::DW_ATE_signed } else { gimli::DW_ATE_unsigned };
+        Type::Number { encoding, size: 8 }
+    }
+
+    /// Whether it is a vector of the processor.
+    pub(super) fn is_vector(&self) -> bool {
+        let Type::Entry(info, die) = self.plain() else { return false };
+        info.entry(die).is_some_and(|it| it.attr_value(gimli::DW_AT_GNU_vector).is_some())
+    }
+
     pub(super) fn pointer_to(self) -> Type {
         Type::Pointer(Rc::new(self))
     }
 
     /// Without the names and qualifiers that it was given; of a structure that is declared alone, its definition elsewhere.
-    fn plain(&self) -> Type {
+    pub(super) fn plain(&self) -> Type {
         let mut ty = self.clone();
         for _ in 0..DEEPEST {
             let Type::Entry(info, die) = &ty else { return ty };
@@ -116,10 +128,7 @@ impl Type {
     pub(super) fn shape(&self) -> Shape {
         let (info, die) = match self.plain() {
             Type::Void => return Shape::Void,
-            Type::Number { signed: true } => {
-                return Shape::Number { encoding: gimli::DW_ATE_signed };
-            }
-            Type::Number { .. } => return Shape::Number { encoding: gimli::DW_ATE_unsigned },
+            Type::Number { encoding, .. } => return Shape::Number { encoding },
             Type::Wide => return Shape::Number { encoding: gimli::DW_ATE_unsigned },
             Type::Pointer(to) => return Shape::Pointer { to: (*to).clone(), reference: false },
             Type::Rest(info, die, skip) => return array(&info, die, skip),
@@ -161,7 +170,8 @@ impl Type {
         }
         let own = match self.plain() {
             Type::Void | Type::Unknown(_) => return None,
-            Type::Number { .. } | Type::Pointer(_) => return Some(8),
+            Type::Number { size, .. } => return Some(size),
+            Type::Pointer(_) => return Some(8),
             Type::Wide => return Some(16),
             Type::Rest(info, die, skip) => array(&info, die, skip),
             Type::Entry(info, die) => {
@@ -215,8 +225,7 @@ impl Type {
         }
         let (info, die, skip) = match self {
             Type::Void => return plain("void"),
-            Type::Number { signed: true } => return plain("long"),
-            Type::Number { .. } => return plain("unsigned long"),
+            Type::Number { encoding, size } => return plain(number_name(*encoding, *size)),
             Type::Wide => return plain("unsigned __int128"),
             Type::Pointer(to) => return to.declare_pointer("*", inner, depth + 1),
             Type::Unknown(_) => return plain("?"),
@@ -291,7 +300,17 @@ impl Type {
     }
 }
 
-fn is_declared(entry: &Entry) -> bool {
+/// What C calls a number of 64 or 32 bits, or a character.
+fn number_name(encoding: DwAte, size: u64) -> &'static str {
+    match (encoding, size) {
+        (gimli::DW_ATE_signed_char, _) => "char",
+        (gimli::DW_ATE_signed, 4) => "int",
+        (gimli::DW_ATE_signed, _) => "long",
+        _ => "unsigned long",
+    }
+}
+
+pub(super) fn is_declared(entry: &Entry) -> bool {
     matches!(entry.attr_value(gimli::DW_AT_declaration), Some(AttributeValue::Flag(true)))
 }
 

@@ -48,15 +48,20 @@ impl Value {
         Value { ty, place, bits: None, register: None }
     }
 
+    /// What is in memory there.
+    pub(super) fn at_address(ty: &Type, address: u64) -> Value {
+        Value::new(ty.clone(), Place::Memory(address))
+    }
+
     /// A number that no variable has.
     pub(crate) fn number(number: i128, signed: bool) -> Value {
         let bytes = number.to_le_bytes()[..8].iter().copied().map(Some).collect();
-        Value::new(Type::Number { signed }, Place::Bytes(bytes))
+        Value::new(Type::word(signed), Place::Bytes(bytes))
     }
 
     /// Memory, of which the debug information says nothing.
     pub(super) fn word_at(address: u64) -> Value {
-        Value::new(Type::Number { signed: false }, Place::Memory(address))
+        Value::new(Type::word(false), Place::Memory(address))
     }
 
     /// Its type, as C writes it.

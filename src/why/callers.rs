@@ -61,7 +61,7 @@ fn was_another(
     Ok(process.pid() == pid && process.command().0 != &*now)
 }
 
-/// By the number of a node, the innermost caller that is in no library.
+/// By the number of a node of a library, or of what was compiled into the program of one, the innermost caller that is in none.
 pub(super) fn callers(
     history: &mut Recorded<'_>,
     slice: &Slice<Position>,
@@ -72,7 +72,7 @@ pub(super) fn callers(
     let mut found = BTreeMap::new();
     for number in shown.steps.iter().map(|step| step.nodes[0]).take(MOST) {
         let writer = &slice.nodes[number].writer;
-        let is_library = places[number].as_ref().is_some_and(Place::is_library);
+        let is_library = places[number].as_ref().is_some_and(|it| it.is_library() || it.is_foreign());
         if !is_library || !matches!(writer.made, Made::Instruction(_) | Made::Call { .. }) {
             continue;
         }

@@ -100,8 +100,10 @@ pub(super) fn decision(
     // One that calls another and does nothing else has not decided it.
     let own =
         stack.frames.iter().enumerate().filter(|(_, (_, place))| !gives_up(place)).find_map(|(own, it)| {
-            let function = symbols.function_at(it.0.lookup_address())?;
-            let at = deciding_branches(process, symbols, function);
+            let parts = symbols.parts_of(it.0.lookup_address());
+            let mut at: Vec<u64> =
+                parts.into_iter().flat_map(|part| deciding_branches(process, symbols, part)).collect();
+            at.sort_unstable();
             (!at.is_empty()).then_some((own, at))
         });
     let Some((own, at)) = own else { return Ok(None) };
@@ -174,8 +176,8 @@ fn name(place: &crate::symbols::Place) -> String {
     place.function().map_or_else(|| place.raw(), str::to_owned)
 }
 
-/// The branches of a function that decide, by address: conditional ones, and those to where a table says. Who lets a lock go on the way
-/// to giving up looks whether others wait for it: that decides nothing.
+/// The branches of a part of a function that decide, by address: conditional ones, and those to where a table says. Who lets a lock go on
+/// the way to giving up looks whether others wait for it: that decides nothing.
 fn deciding_branches(process: &Process, symbols: &Symbols, function: Range<u64>) -> Vec<u64> {
     let len = usize::try_from(function.end - function.start).unwrap_or(0);
     let mut code = vec![0; len];

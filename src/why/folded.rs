@@ -2,8 +2,9 @@
 //!
 //! A value is copied from register to register and saved on the stack and taken back many times in one function. Such a step is left out
 //! where the step that wants it is in the same function, and what it was copied from takes its place. So is a register that a function
-//! saves and takes back: its caller has it as it was. What moves the stack pointer by a constant is left out wherever it is. A loop that
-//! makes a value byte by byte is one step, which has run several times.
+//! saves and takes back: its caller has it as it was. A store of some bytes alone of what is loaded later is no such copy. What moves the
+//! stack pointer by a constant is left out wherever it is. A loop that makes a value byte by byte is one step, which has run several
+//! times.
 
 use crate::symbols::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -119,12 +120,27 @@ fn hidden<At>(slice: &Slice<At>, functions: &[Option<String>]) -> BTreeSet<usize
     }
     let is_root = |number: usize| slice.roots.iter().any(|root| root.node == number);
     let same = |number: usize| users[number].iter().all(|user| functions[*user] == functions[number]);
+    let is_apart = |number: usize| users[number].iter().any(|user| puts_together(slice, *user, number));
     let says_nothing = |number: usize| {
         let node = &slice.nodes[number];
-        let is_left = is_copy(node) && (same(number) || is_taken_back(slice, functions, number));
+        let is_left =
+            is_copy(node) && (same(number) && !is_apart(number) || is_taken_back(slice, functions, number));
         is_left || node.writer.moves_stack()
     };
     (0..slice.nodes.len()).filter(|number| !is_root(*number) && says_nothing(*number)).collect()
+}
+
+/// Whether a register is loaded of more bytes than a store has written of them: what is written apart is no variable of that size, or
+/// it was overwritten, as a pointer is by a string.
+fn puts_together<At>(slice: &Slice<At>, load: usize, store: usize) -> bool {
+    let size = |node: usize| match &slice.nodes[node].writer.made {
+        Made::Instruction(it) => it.memory_size().size(),
+        _ => 0,
+    };
+    let loads = &slice.nodes[load];
+    let is_load = loads.writer.given.keys().all(|byte| matches!(byte, Byte::General(..))) && is_copy(loads);
+    let is_from = loads.sources.iter().any(|it| it.node == store && it.byte.is_memory());
+    is_load && is_from && size(store) < size(load)
 }
 
 /// Whether a register is given back what it held when the same function saved it.

@@ -1,17 +1,20 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
 //! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`decided`] what made it abort, [`caught`] which fault
-//! its handler was called for before that, [`sender`] who else sent the signal, [`table`] what to ask next where the value is a
-//! table's. [`shown`] is how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out the copies that say nothing, [`callers`] says for
-//! whom a library did what it did. [`suffix`] asks a synthesized execution the same, and [`gave_up`] what made it abort.
+//! its handler was called for before that, [`chosen`] what to ask next where it is a constant, [`said`] what it said then, [`sender`] who
+//! else sent the signal, [`table`] what to ask next where the value is a table's. [`shown`] is how a slice ([`vmm::slice`]) is printed;
+//! [`folded`] leaves out the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a synthesized
+//! execution the same, and [`gave_up`] what made it abort.
 
 mod blamed;
 mod callers;
 mod caught;
+mod chosen;
 mod decided;
 mod folded;
 mod gave_up;
 mod question;
+mod said;
 mod sender;
 mod shown;
 mod suffix;
@@ -28,6 +31,7 @@ use crate::replay::failure;
 use crate::sandbox;
 use crate::shell;
 use crate::symbols::Symbols;
+use chosen::slice_with_choices;
 pub(crate) use folded::LeftOut;
 use question::{Asked, Expression, Question};
 use shown::View;
@@ -166,8 +170,12 @@ fn of_recording(args: &Args) -> Outcome {
     let bar = spinner();
     let mut told =
         |nodes: usize, at: Position| bar.set_message(format!("{nodes} steps; going back from {at}"));
-    let slice =
-        slice(&mut history, asked, &question.bytes, follow, args.steps, &mut told).map_err(failure)?;
+    let how = (follow, args.steps);
+    let slice = match args.of {
+        None => slice_with_choices(&mut history, &mut symbols, asked, &question.bytes, how, &mut told),
+        Some(_) => slice(&mut history, asked, &question.bytes, follow, args.steps, &mut told),
+    };
+    let slice = slice.map_err(failure)?;
     bar.finish_and_clear();
     let places = callers::places(&mut history, &slice, &mut symbols, (question.at, question.place.pid))?;
     let callers = callers::callers(&mut history, &slice, &mut symbols, &places)?;

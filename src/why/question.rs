@@ -3,6 +3,7 @@
 use super::blamed::{self, There, Values};
 use super::caught;
 use super::decided;
+use super::said;
 use crate::exit::{Code, Failure};
 use crate::named::{self, Meaning};
 use crate::overflow::{self, Overflow};
@@ -14,6 +15,8 @@ use std::str::FromStr;
 use synth::program::demangled;
 use synth::report::written;
 use vmm::elfcore::signal_name;
+use vmm::engine::lookout::Lookout;
+use vmm::journal::End;
 use vmm::memory::MappingInfo;
 use vmm::position::Position;
 use vmm::process::Process;
@@ -21,6 +24,7 @@ use vmm::signal::{Death, SI_KERNEL};
 use vmm::slice::fault::Blame;
 use vmm::slice::recorded::Recorded;
 use vmm::slice::{Byte, History, Place};
+use vmm::travel::Stop;
 use x86::op::Gpr;
 
 /// What a user asks for by name.
@@ -288,13 +292,18 @@ fn crash(
         question.words.splice(0..0, words.into_iter().chain(said));
         return Ok(question);
     }
+    let said = match said {
+        None if death.signal == libc::SIGABRT => its_words(history)?,
+        said => said,
+    };
     let Some(mut question) = decided::decision(history, symbols, &head)? else {
         // Go's runtime aborts (GOTRACEBACK=crash) long after the handler of the fault has returned.
         let handled = caught::handled_before(history.travel()).map_err(failure)?;
         let of = "say with --of what is to be explained";
+        let said = said.map(|said| format!(" ({said})")).unwrap_or_default();
         let why = match handled {
-            Some(handled) => format!("{head}, and no value made it. But {handled}; or {of}"),
-            None => format!("{head}, and no value made it: {of}"),
+            Some(handled) => format!("{head}{said}, and no value made it. But {handled}; or {of}"),
+            None => format!("{head}{said}, and no value made it: {of}"),
         };
         return Err(Failure::new(Code::Usage, why));
     };
@@ -302,15 +311,52 @@ fn crash(
     Ok(question)
 }
 
+/// What the program said before it gave up.
+fn its_words(history: &mut Recorded<'_>) -> Result<Option<String>, Failure> {
+    let words = said::last_words(history.travel()).map_err(failure)?;
+    Ok(words.map(|words| format!("it said: {words}")))
+}
+
 /// What made a program fault whose handler runs where it stands, or ended it there.
 fn handled(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Position>, Failure> {
     let Some(caught) = caught::fault(history, symbols).map_err(failure)? else {
+        if let Some(question) = panicked(history, symbols)? {
+            return Ok(question);
+        }
         return Err(Failure::new(Code::Usage, caught::none_unwound(history.travel()).map_err(failure)?));
     };
     let mut question = of_fault(&caught.blame, history, symbols)?;
     let head = format!("a handler of signals runs there; what it was called for is at {}", caught.place);
     question.words.insert(0, head);
     Ok(question)
+}
+
+/// What led to the panic of a Rust program that ended by it without a signal: it left its functions one after the other, and exited.
+fn panicked(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Option<Question<Position>>, Failure> {
+    /// What the standard library exits with then.
+    const STATUS: i32 = 101;
+    let travel = history.travel();
+    let is_end = travel.ended() && travel.report().map_err(failure)?.end == Some(End::Exited(STATUS));
+    let mut at: Vec<u64> = symbols.functions("rust_panic").into_iter().map(|(entry, _)| entry).collect();
+    if !is_end || at.is_empty() {
+        return Ok(None);
+    }
+    let words = its_words(history)?;
+    let travel = history.travel();
+    at.sort_unstable();
+    travel.follow(travel.process().pid());
+    let lookout = Lookout { at, data: Vec::new() };
+    if !matches!(travel.backward(&lookout).map_err(failure)?, Stop::Breakpoint(_)) {
+        travel.seek_end().map_err(failure)?;
+        return Ok(None);
+    }
+    let head = format!("it panicked at {}, and exited with status {STATUS}", travel.position());
+    let Some(mut question) = decided::decision(history, symbols, &head)? else {
+        history.travel().seek_end().map_err(failure)?;
+        return Ok(None);
+    };
+    question.words.splice(1..1, words);
+    Ok(Some(question))
 }
 
 /// The values of an instruction that faulted, or that went where nothing can be executed. The program stands before it.

@@ -64,7 +64,9 @@ impl<At: Copy + Ord + Display> View<'_, At> {
         let from = step.sources.iter().filter(|(role, source)| !obvious(*role, *source));
         let from: Vec<String> =
             from.map(|(role, source)| format!("{}#{source}", role_prefix(*role))).collect();
-        let from = if from.is_empty() { String::new() } else { format!("   of {}", from.join(", ")) };
+        let is_made = step.sources.iter().any(|(role, _)| *role != Role::Condition);
+        let of = if is_made { "of " } else { "" };
+        let from = if from.is_empty() { String::new() } else { format!("   {of}{}", from.join(", ")) };
         let given = self.given(step);
         let times = match step.nodes.len() {
             1 => String::new(),

@@ -1,5 +1,6 @@
 //! `gretel gdb`, `last-write` and `memory`: a recorded crash is taken back to the store that made it.
 
+mod calls;
 mod children;
 mod followed;
 mod lldb;

@@ -34,6 +34,7 @@ mod memory;
 mod named;
 mod notices;
 mod overflow;
+mod passed;
 mod personas;
 mod preempted;
 mod replay;

@@ -45,6 +45,19 @@ fn a_page_has_all_that_is_known() {
     assert!(page.contains("certified"), "the suffix");
     assert!(!page.contains(SCRIPT) && page.contains("&lt;script&gt;"), "the argument is no markup");
     assert!(!page.contains("http://") && !page.contains("https://"), "it needs no network");
+    // What a step was made of is a link to it, and nothing is told by a drawing alone.
+    let links: Vec<&str> =
+        page.split("href=\"#step-").skip(1).filter_map(|it| it.split('"').next()).collect();
+    assert!(
+        !links.is_empty() && links.iter().all(|to| page.contains(&format!("<li id=\"step-{to}\""))),
+        "{links:?}"
+    );
+    assert_eq!(
+        page.matches("<table").count(),
+        page.matches("<table class=\"facts\"").count() + page.matches("<thead>").count()
+    );
+    // On paper it is black on white, whatever the screen has.
+    assert!(page.contains("@media screen and (prefers-color-scheme: dark)"), "the colours");
     // What is there is not overwritten unless it is said.
     let ran = place.gretel(&["report", "rec", "-o", "page.html"]);
     assert!(ran.code != 0 && ran.err.contains("--force"), "{}", ran.err);
@@ -158,6 +171,46 @@ fn a_browser_has_nothing_to_say_about_it() {
     let log = std::fs::read_to_string(place.path("log")).expect("the log");
     assert!(!log.contains("CONSOLE"), "{log}");
     let dom = std::fs::read_to_string(place.path("dom")).expect("what it made of the page");
-    // The script ran: it gives each step its whole text.
-    assert!(dom.contains("title=\"") && dom.contains("</svg>"), "{}", &dom[..dom.len().min(400)]);
+    // The script ran: the timeline is gone through by keyboard, and says which event is chosen.
+    let said = dom.split("<p class=\"event note\">").nth(1).unwrap_or_default();
+    let is_said = said.split("</p>").next().is_some_and(|it| it.contains(": "));
+    let is_slider = dom.contains("role=\"slider\"") && dom.contains("aria-valuetext=\"");
+    assert!(is_said && is_slider, "{}", &dom[dom.len().saturating_sub(9000)..]);
+}
+
+/// The page has the history of the memory that the value was in, if that was freed.
+#[test]
+fn a_use_after_free_and_a_double_free_are_told_with_who_freed() {
+    let program = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        struct session { char user[24]; int (*check)(const char *); };
+        __attribute__((noinline)) static void drop(struct session *it) { free(it); }
+        int main(void) {
+            char line[64] = "";
+            struct session *session = calloc(1, sizeof *session);
+            fgets(line, sizeof line, stdin);
+            drop(session);
+            if (line[0] == 'd') drop(session);
+            memcpy(malloc(32), line, 32);
+            return session->check(session->user);
+        }"#;
+    let place = Place::new();
+    if place.compile("freed", program).is_none() {
+        return;
+    }
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    for (input, code, calls) in [("AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHH", 11, 1), ("double", 6, 2)] {
+        place.write("input", input);
+        let ran = place.sh(&format!("{gretel} record --engine soft --force -o rec -- ./freed <input"));
+        assert_eq!(ran.code, 128 + code, "{}", ran.err);
+        let ran = place.gretel(&["report", "rec", "--fuel", "0", "--force", "-o", "page.html"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let page = std::fs::read_to_string(place.path("page.html")).expect("the page");
+        let memory = page.split("<section id=\"heap\"").nth(1).and_then(|it| it.split("</section>").next());
+        let memory = memory.unwrap_or_else(|| panic!("{input}: no history"));
+        assert_eq!(memory.matches(">free(0x").count(), calls, "{memory}");
+        assert!(memory.contains("drop, freed.c:6 \u{2190} main, freed.c:11"), "{memory}");
+    }
 }

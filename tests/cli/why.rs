@@ -1,6 +1,7 @@
 //! `gretel why`: from a crash back to the input, over memory, threads, pipes and processes; and the input that is named is changed,
 //! to see the crash change with it.
 
+mod chosen;
 mod handled;
 
 use crate::{Place, USAGE, engines, skipped};

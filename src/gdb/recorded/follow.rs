@@ -4,6 +4,7 @@
 //! to where one was, from the newest checkpoint that the recorder has written to disk, if there is one.
 
 use super::Recorded;
+use super::calls::Calls;
 use super::forks::Forks;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
@@ -38,6 +39,7 @@ impl Recorded {
         travel.seek(self.travel.position()).map_err(failure)?;
         self.travel = travel;
         self.forks = Forks::default();
+        self.calls = Calls::default();
         self.moved();
         self.told_crash = self.travel.ended();
         Ok(!self.travel.ended())

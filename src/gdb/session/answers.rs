@@ -30,7 +30,8 @@ impl Session<'_> {
             "PacketSize={LONGEST:x};QStartNoAckMode+;vContSupported+;multiprocess+;fork-events+;vfork-events+;exec-events+;\
              swbreak+;hwbreak+;ConditionalBreakpoints+;ReverseStep+;ReverseContinue+;QPassSignals+;\
              qXfer:features:read+;qXfer:exec-file:read+;qXfer:auxv:read+;qXfer:threads:read+;\
-             qXfer:siginfo:read+"
+             qXfer:siginfo:read+{}",
+            if self.target.has_calls() { ";QCatchSyscalls+" } else { "" }
         )
     }
 

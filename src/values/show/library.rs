@@ -43,6 +43,7 @@ impl Shown<'_> {
             "String" => self.rust_string(value),
             "Vec" => self.rust_vec(value, depth),
             "Rc" | "Arc" => self.counted(&class, value, depth),
+            slice if slice.starts_with("&[") || slice.starts_with("&mut [") => self.rust_slice(value, depth),
             _ => None,
         };
         shown.is_some()
@@ -231,7 +232,14 @@ impl Shown<'_> {
     /// An enumeration of Rust: `Some(5)`, `None`, `Point {x = 1}`.
     fn alternative(&mut self, value: &Value, record: &Record, depth: usize) -> Option<()> {
         let (tells, variants) = record.variants.as_ref()?;
-        let tells = value.part(tells).raw(self.world).ok().and_then(|(raw, _)| i128::try_from(raw).ok())?;
+        let tells = match value.part(tells).raw(self.world) {
+            Ok((raw, _)) => i128::try_from(raw).ok()?,
+            // Which one is there is not known, nor what is in it.
+            Err(why) => {
+                self.why(&why);
+                return Some(());
+            }
+        };
         let known = variants.iter().find(|it| it.value == Some(tells));
         let member = &known.or_else(|| variants.iter().find(|it| it.value.is_none()))?.member;
         let there = value.part(member);
@@ -271,6 +279,17 @@ impl Shown<'_> {
             return None;
         }
         self.push(&format!("Vec of length {count} = "));
+        self.row(&element, start, count, depth)
+    }
+
+    fn rust_slice(&mut self, value: &Value, depth: usize) -> Option<()> {
+        let data = value.member(self.world, "data_ptr").ok()?;
+        let (element, count) = (data.target(self.world).ok()?.ty, self.word(value, "length")?);
+        let start = data.unsigned(self.world).ok()?;
+        if count > LARGEST {
+            return None;
+        }
+        self.push(&format!("slice of length {count} = "));
         self.row(&element, start, count, depth)
     }
 
