@@ -226,6 +226,32 @@ fn what_a_store_at_an_unknown_address_overwrote_refutes_nothing() {
     }
 }
 
+/// Two stores through lost registers, and a load that contradicts what a comparison behind it found. The first store could have gone to
+/// the load's place, by what is known of both, and no values do. What the comparison found was overwritten by the second.
+#[test]
+fn a_store_goes_where_values_exist_with_which_it_explains_memory() {
+    let place = Place::new();
+    let source = r#"
+        static struct { int next, top; long log; } state = { 3, 2, 0 };
+        int main(int argc, char **argv) {
+            asm volatile("mov %0, %%rbx; lea 8(%0), %%r14; mov %1, %%rdx;"
+                         "mov (%0), %%r15d; cmp %%r15d, 4(%0); jge 1f; mov %%rdx, (%%r14); mov %%r15d, 4(%%rbx);"
+                         "xor %%ebx, %%ebx; xor %%r14d, %%r14d; xor %%edx, %%edx; xor %%r15d, %%r15d; mov 0x10, %%al; 1:"
+                         :: "S"(&state), "r"(argv) : "rax", "rbx", "rdx", "r14", "r15", "cc", "memory");
+            return argc;
+        }"#;
+    let Some(_program) = place.compile("logs", source) else { return };
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./logs"]);
+    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+    let ran = place.gretel(&["synth", "rec", "--json", "--no-kvm", "--records", "16", "--crumbs", "none"]);
+    assert_eq!(ran.code, 0, "it happened: {}{}", ran.out(), ran.err);
+    let result: Value = serde_json::from_str(&ran.out()).unwrap();
+    let path = &result["metrics"]["path"];
+    assert!(path["common"].as_u64() >= Some(12), "the load is on it, and what is before: {path}");
+    let uses = &result["metrics"]["uses"];
+    assert_eq!(uses["wrong"], uses["chosen"], "{uses}");
+}
+
 /// Two ways meet, and neither is refuted: what chose between them is overwritten. The one that was not taken lies right before, and
 /// has what it leaves from registers that are lost; what memory and registers hold agrees with the other one.
 #[test]
