@@ -233,7 +233,7 @@ impl<'p> Search<'p> {
                 progress(self.hypothesis.len(), self.longest.len());
             }
             if self.frames.len() == self.hypothesis.len() {
-                if self.restarts.are_due(self.burnt()) {
+                if self.restarts.are_due() {
                     self.jump_back();
                 } else {
                     self.open_frame();
@@ -258,9 +258,8 @@ impl<'p> Search<'p> {
     /// Begins again with more patience, or with stores where they explain what memory holds. False: nothing is left to try.
     fn start_over(&mut self) -> bool {
         let doubted = self.statistics.barriers.contains_key(OVERWRITTEN);
-        let burnt = self.burnt();
-        self.restarts.start_over(self.statistics.solver_unknown > 0, burnt)
-            || doubted && self.restarts.place_stores(burnt)
+        self.restarts.start_over(self.statistics.solver_unknown > 0)
+            || doubted && self.restarts.place_stores()
     }
 
     /// Lists the choices at the present start.
@@ -430,8 +429,7 @@ impl<'p> Search<'p> {
 
     /// Leaves a region that leads nowhere: its first wrong turn lies well after the dead ends it is found by.
     fn jump_back(&mut self) {
-        let jump = self.restarts.jump(self.burnt());
-        let to = self.hypothesis.len().saturating_sub(jump).max(1);
+        let to = self.hypothesis.len().saturating_sub(self.restarts.jump()).max(1);
         // The oldest instruction's own choices are not listed yet: it is left as the last of those before it.
         self.keep_early();
         self.hypothesis.pop();
@@ -473,7 +471,7 @@ impl<'p> Search<'p> {
         let is_further = used > self.most_used || used == self.records.len() && length > self.longest.len();
         self.most_used = self.most_used.max(used);
         if is_further {
-            self.restarts.note_progress(self.burnt());
+            self.restarts.note_progress();
         }
         if reached > self.best {
             self.longest.clone_from(&self.taken);
@@ -486,11 +484,6 @@ impl<'p> Search<'p> {
                 self.covered = self.taken.len();
             }
         }
-    }
-
-    /// How much fuel is burnt.
-    fn burnt(&self) -> u64 {
-        self.hypothesis.terms().fuel().burnt()
     }
 
     fn prepare(&mut self, address: u64) -> Option<Rc<Prepared>> {

@@ -7,8 +7,6 @@
 
 /// So many instructions may be refuted at first without getting further back before the search jumps.
 const FIRST_PATIENCE: u32 = 2048;
-/// Or so much fuel burnt for each of them, a few times what refuting one takes: an access that no address is found for takes more.
-const FUEL_OF_A_REFUSAL: u64 = 3000;
 /// The first jump back, in instructions; each further one is twice as far.
 const FIRST_JUMP: usize = 16;
 /// So many rounds of a loop are taken at first where there is another way.
@@ -25,8 +23,6 @@ pub(super) struct Restarts {
     /// Instructions that were refuted or taken back since the search came to a further record, beyond the records since the
     /// longest path grew, or since the last jump back.
     fruitless: u32,
-    /// How much fuel was burnt by then.
-    since: u64,
     /// So many may be, before it jumps.
     patience: u32,
     /// How far the next jump back goes.
@@ -54,7 +50,6 @@ impl Restarts {
     pub(super) fn new() -> Restarts {
         Restarts {
             fruitless: 0,
-            since: 0,
             patience: FIRST_PATIENCE,
             jump: FIRST_JUMP,
             jumped: false,
@@ -72,22 +67,21 @@ impl Restarts {
         self.fruitless += 1;
     }
 
-    /// The search came further than before, when so much fuel was burnt.
-    pub(super) fn note_progress(&mut self, burnt: u64) {
-        (self.fruitless, self.since) = (0, burnt);
+    /// The search came further than before.
+    pub(super) fn note_progress(&mut self) {
+        self.fruitless = 0;
         self.jump = FIRST_JUMP;
     }
 
-    /// Whether the present region is to be left, now that so much fuel is burnt.
-    pub(super) fn are_due(&self, burnt: u64) -> bool {
-        let most = u64::from(self.patience).saturating_mul(FUEL_OF_A_REFUSAL);
-        self.fruitless > self.patience || burnt.saturating_sub(self.since) > most
+    /// Whether the present region is to be left.
+    pub(super) fn are_due(&self) -> bool {
+        self.fruitless > self.patience
     }
 
     /// A region is left: by how many instructions to jump back.
-    pub(super) fn jump(&mut self, burnt: u64) -> usize {
+    pub(super) fn jump(&mut self) -> usize {
         let jump = self.jump;
-        (self.fruitless, self.since) = (0, burnt);
+        self.fruitless = 0;
         self.jumped = true;
         self.jump *= 2;
         jump
@@ -122,8 +116,8 @@ impl Restarts {
     }
 
     /// Begins again with that. False: it was done already.
-    pub(super) fn place_stores(&mut self, burnt: u64) -> bool {
-        self.note_progress(burnt);
+    pub(super) fn place_stores(&mut self) -> bool {
+        self.note_progress();
         !std::mem::replace(&mut self.places_stores, true)
     }
 
@@ -142,7 +136,7 @@ impl Restarts {
 
     /// Begins again with more patience, if something was left for want of it, and more effort, if the solver gave up.
     /// False: nothing was.
-    pub(super) fn start_over(&mut self, solver_gave_up: bool, burnt: u64) -> bool {
+    pub(super) fn start_over(&mut self, solver_gave_up: bool) -> bool {
         let jumped = std::mem::take(&mut self.jumped);
         let went_round = std::mem::take(&mut self.went_round);
         if !jumped && !went_round && solver_gave_up == self.insists {
@@ -157,7 +151,7 @@ impl Restarts {
         if went_round {
             self.rounds = self.rounds.saturating_mul(GROWTH.into());
         }
-        self.note_progress(burnt);
+        self.note_progress();
         true
     }
 }
@@ -170,29 +164,29 @@ mod tests {
     fn what_was_left_is_tried_again_with_more_patience() {
         let mut restarts = Restarts::new();
         (0..=FIRST_PATIENCE).for_each(|_| restarts.note_refusal());
-        assert!(restarts.are_due(0));
-        assert_eq!([restarts.jump(0), restarts.jump(0)], [FIRST_JUMP, 2 * FIRST_JUMP]);
-        assert!(restarts.start_over(false, 0));
+        assert!(restarts.are_due());
+        assert_eq!([restarts.jump(), restarts.jump()], [FIRST_JUMP, 2 * FIRST_JUMP]);
+        assert!(restarts.start_over(false));
         (0..=FIRST_PATIENCE).for_each(|_| restarts.note_refusal());
-        assert!(!restarts.are_due(0));
-        assert!(!restarts.start_over(false, 0), "nothing was left");
+        assert!(!restarts.are_due());
+        assert!(!restarts.start_over(false), "nothing was left");
     }
 
     #[test]
     fn stores_are_placed_when_all_else_was_tried_and_once() {
         let mut restarts = Restarts::new();
-        assert!(!restarts.start_over(false, 0) && !restarts.places_stores());
-        assert!(restarts.place_stores(0) && restarts.places_stores());
-        assert!(!restarts.place_stores(0));
+        assert!(!restarts.start_over(false) && !restarts.places_stores());
+        assert!(restarts.place_stores() && restarts.places_stores());
+        assert!(!restarts.place_stores());
     }
 
     #[test]
     fn a_loop_is_left_later_where_there_is_no_other_way() {
         let mut restarts = Restarts::new();
         assert!(!restarts.leave_loop(FIRST_ROUNDS, SHALLOW));
-        assert!(!restarts.start_over(false, 0), "nothing was left");
+        assert!(!restarts.start_over(false), "nothing was left");
         assert!(restarts.leave_loop(FIRST_ROUNDS, SHALLOW + 1));
-        assert!(restarts.start_over(false, 0));
+        assert!(restarts.start_over(false));
         assert!(!restarts.leave_loop(FIRST_ROUNDS, SHALLOW + 1));
     }
 }
