@@ -34,6 +34,7 @@ mod memory;
 mod named;
 mod notices;
 mod overflow;
+mod overwritten;
 mod passed;
 mod personas;
 mod preempted;
