@@ -11,6 +11,7 @@ use super::candidates::Candidate;
 use crate::past::deferred::{AccessNumber, Early};
 use crate::past::hypothesis::Refusal;
 use rustc_hash::FxHashSet;
+use std::ops::RangeInclusive;
 
 /// So many places of stores are tried for one instruction.
 const MOST_PLACES: usize = 24;
@@ -21,6 +22,8 @@ const MOST_EXPLANATIONS: u32 = 8;
 
 /// What may still be tried for one instruction.
 struct Tries {
+    /// So many stores together, at the least and at the most, may explain it.
+    stores: RangeInclusive<usize>,
     /// Places of stores.
     places: usize,
     /// Explanations that have led nowhere are found again before the next one.
@@ -62,17 +65,19 @@ impl Search<'_> {
     }
 
     fn explain_otherwise(&mut self, candidate: &Candidate, known: u32) -> Result<(), Refusal> {
-        let mut tries = Tries { places: MOST_PLACES, known };
+        let mut tries = Tries { stores: 0..=0, places: 0, known };
         if self.prepend_without_choices(candidate, &mut tries) {
             return Ok(());
         }
-        if !self.restarts.places_stores() {
-            return Err(Refusal::Contradiction);
+        let mut explained = self.prepend(candidate);
+        if self.restarts.places_stores() && explained == Err(Refusal::Contradiction) {
+            // One alone, at any of the places, is likelier than several.
+            for stores in [1..=1, 2..=MOST_STORES] {
+                (tries.stores, tries.places) = (stores, MOST_PLACES);
+                explained = explained.or_else(|_| self.explain_by_stores(candidate, 0, &mut tries));
+            }
         }
-        // One alone, at any of the places, is likelier than several.
-        let refused = self.explain(candidate, 1, &mut tries);
-        tries.places = MOST_PLACES;
-        refused.or_else(|_| self.explain(candidate, MOST_STORES, &mut tries))
+        explained
     }
 
     /// Prepends a candidate to the path without the addresses that were chosen. False: it contradicts that as well, or it was not
@@ -85,27 +90,67 @@ impl Search<'_> {
         fits
     }
 
-    /// The same on the present path with these addresses; if it is not explained, nothing changes.
+    /// The same on the present path with these addresses, the last `placed` of which are stores'; if it is not explained, nothing changes.
     fn explain_with(
         &mut self,
         early: Vec<Early>,
         candidate: &Candidate,
-        stores: usize,
+        placed: usize,
         tries: &mut Tries,
     ) -> Result<(), Refusal> {
         let hypothesis = self.rebuilt_with(early)?;
         let before = self.take_over(hypothesis);
-        let found = self.explain(candidate, stores, tries).and_then(|()| self.is_new(candidate, tries));
-        match found {
+        let explained = self.explain(candidate, placed, tries);
+        match explained {
             Ok(()) => self.statistics.assumed = true,
             Err(_) => _ = self.take_over(before),
         }
-        found
+        explained
     }
 
-    /// Whether an explanation has a solution, and was not followed before. A place that memory does not contradict need have none.
-    fn is_new(&mut self, candidate: &Candidate, tries: &mut Tries) -> Result<(), Refusal> {
-        if self.is_satisfiable(candidate.effort) == Some(false) {
+    /// The same with `placed` stores, or with more of them.
+    fn explain(&mut self, candidate: &Candidate, placed: usize, tries: &mut Tries) -> Result<(), Refusal> {
+        match self.prepend(candidate) {
+            Ok(()) => self.refuse_known(candidate, placed, tries),
+            Err(Refusal::Contradiction) if placed < *tries.stores.end() => {
+                self.explain_by_stores(candidate, placed, tries)
+            }
+            refused => refused,
+        }
+    }
+
+    /// The same with more stores than `placed`, after it was refused with these.
+    fn explain_by_stores(
+        &mut self,
+        candidate: &Candidate,
+        placed: usize,
+        tries: &mut Tries,
+    ) -> Result<(), Refusal> {
+        for (store, at) in self.stores_that_explain() {
+            if tries.places == 0 {
+                break;
+            }
+            tries.places -= 1;
+            let since = self.hypothesis.len() + 1;
+            let mut early = self.hypothesis.early_and_chosen();
+            early.push(Early { since, assumed: true, access: store, address: at });
+            if self.explain_with(early, candidate, placed + 1, tries).is_ok() {
+                let depth = self.hypothesis.len();
+                tracing::debug!(depth, ?store, at, "a store explains what memory holds");
+                return Ok(());
+            }
+        }
+        Err(Refusal::Contradiction)
+    }
+
+    /// Refuses an explanation that has no solution, though memory does not contradict it, or that was followed before.
+    fn refuse_known(
+        &mut self,
+        candidate: &Candidate,
+        placed: usize,
+        tries: &mut Tries,
+    ) -> Result<(), Refusal> {
+        if placed < *tries.stores.start() || self.is_satisfiable(candidate.effort) == Some(false) {
             return Err(Refusal::Contradiction);
         }
         match tries.known.checked_sub(1) {
@@ -115,33 +160,6 @@ impl Search<'_> {
             }
             None => Ok(()),
         }
-    }
-
-    /// The same with so many stores at most.
-    fn explain(&mut self, candidate: &Candidate, stores: usize, tries: &mut Tries) -> Result<(), Refusal> {
-        let refused = self.prepend(candidate);
-        if stores == 0 || refused != Err(Refusal::Contradiction) {
-            return refused;
-        }
-        for (store, at) in self.stores_that_explain() {
-            if tries.places == 0 {
-                break;
-            }
-            tries.places -= 1;
-            let since = self.hypothesis.len() + 1;
-            let mut early = self.hypothesis.early_and_chosen();
-            early.push(Early { since, assumed: true, access: store, address: at });
-            if self.explain_with(early, candidate, stores - 1, tries).is_ok() {
-                tracing::debug!(
-                    depth = self.hypothesis.len(),
-                    ?store,
-                    at,
-                    "a store explains what memory holds"
-                );
-                return Ok(());
-            }
-        }
-        refused
     }
 
     /// The stores without an address that could have overwritten what the step which was refused last found, and where they would

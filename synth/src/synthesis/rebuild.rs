@@ -27,12 +27,8 @@ impl Attempts<'_> {
         let placed = self.placed_beside(path, early);
         let mut told = early.clone();
         told.retain(|early| !early.assumed);
-        let Some(reached) = placed.newest_unresolved().filter(|_| told.len() < early.len()) else {
-            return placed;
-        };
-        if self.is_over() {
-            return placed;
-        }
+        let may_be_freed = told.len() < early.len() && !self.is_over();
+        let Some(reached) = placed.newest_unresolved().filter(|_| may_be_freed) else { return placed };
         // What the search chose may be what is in the way.
         let free = self.placed_beside(path, &told);
         let is_further = free.newest_unresolved().is_none_or(|step| step > reached);
@@ -69,12 +65,12 @@ impl Attempts<'_> {
             let known: Vec<Early> = early.iter().copied().chain([late]).collect();
             let (hypothesis, _) = self.rebuild_learning(path, &known, &self.until);
             let is_rebuilt = hypothesis.len() == path.len();
-            let mut placed = is_rebuilt.then(|| self.with_addresses(hypothesis, path.len()))?;
-            if placed.newest_unresolved().is_none_or(|step| step > reached) {
-                return Some(placed);
+            let mut with_it = is_rebuilt.then(|| self.with_addresses(hypothesis, path.len()))?;
+            match with_it.newest_unresolved().is_none_or(|step| step > reached) {
+                true => Some(with_it),
+                false if together > 1 => self.placed_late(path, &mut with_it, reached, together - 1, tries),
+                false => None,
             }
-            let together = together.checked_sub(1).filter(|&left| left > 0)?;
-            self.placed_late(path, &mut placed, reached, together, tries)
         })
     }
 
