@@ -11,6 +11,8 @@ use x86::op::Gpr;
 const STANDARD_ERROR: u64 = 2;
 /// So many writes are looked at: a stack is written in pieces.
 const MOST_WRITES: usize = 300;
+/// Those of so many events before: who gives up says it last, and to go back to what was said long before takes long.
+const NEWEST_EVENTS: u64 = 500;
 /// So much of one.
 const LONGEST_WRITE: u64 = 4096;
 /// So many lines are shown, of so many characters together.
@@ -20,10 +22,10 @@ const LONGEST: usize = 300;
 /// What the loaded thread wrote last, on one line, without control characters. One stays where one stands.
 pub(super) fn last_words(travel: &mut Travel) -> Result<Option<String>, ReplayError> {
     let (here, ended, thread) = (travel.position(), travel.ended(), travel.process().thread());
-    let mut writes: Vec<u64> = travel
-        .calls(&[libc::SYS_write])?
-        .into_iter()
-        .filter_map(|(event, task)| (task == thread && event <= here.event).then_some(event))
+    let near = here.event.saturating_sub(NEWEST_EVENTS)..=here.event;
+    let writes = travel.calls(&[libc::SYS_write])?.into_iter();
+    let mut writes: Vec<u64> = writes
+        .filter_map(|(event, task)| (task == thread && near.contains(&event)).then_some(event))
         .collect();
     writes.drain(..writes.len().saturating_sub(MOST_WRITES));
     let mut text = Vec::new();
