@@ -1,12 +1,14 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
-//! `beside` is what the core of a crash has beside memory, and `crashed` reads that; `terminal` is this terminal as COM1 or its console, `shown` what the
-//! guest prints, `disk` the image of its disk, `network` where its network card leads to, `vsock` its connections to programs of the host, `clock` the time of day at its start, `start`
-//! where a machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a
-//! recording, `moment` what it does with `--to`, `core` what `gretel core` does, `events` what `gretel events` does, `listed` what
-//! `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted is
-//! in `files`.
+//! `begun` is the machine before its first instruction, with its folder and its journal; `start` where a machine begins that runs again,
+//! `from` a recording that begins behind another's boot. `terminal` is this terminal as COM1 or its console, `shown` what the guest
+//! prints, `disk` the image of its disk, `network` where its network card leads to, `vsock` its connections to programs of the host,
+//! `clock` the time of day at its start. `beside` is what the core of a crash has beside memory, and `crashed` reads that; `replay` is
+//! what `gretel replay` does with such a recording, `moment` what it does with `--to`, `core` what `gretel core` does, `events` what
+//! `gretel events` does, `listed` what `gretel ls` says of it. Its folder is as any other, but the journal is one of machines
+//! ([`board::journal`]), and what was booted is in `files`.
 
+mod begun;
 mod beside;
 mod clock;
 mod core;
@@ -41,11 +43,11 @@ use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::units::size_of;
 use crate::{Outcome, keeping, sandbox, shell};
-use board::journal::{BEHAVIOUR, End, Header, Writer};
+use begun::Begun;
+use board::Machine as Board;
+use board::journal::{End, Writer};
 use board::record::{RecordError, Recorded};
 use board::vmcore::Beside;
-use board::{Extras, Machine as Board, Setup, checkpoints};
-use lbr::regular;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -54,14 +56,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use terminal::{Console, Outside};
-use vmm::contents::{FOLDER, name, place};
 use vmm::engine::Interrupter;
 use vmm::interrupt;
-use vmm::journal::schema::digest_executable as digest;
 use vmm::recording::Recording;
-
-/// The memory of a machine for which none is given.
-const MEMORY: u64 = 512 << 20;
 
 /// What is booted in place of a program.
 #[derive(Clone, Debug, clap::Args)]
@@ -175,18 +172,6 @@ pub(crate) struct Given<'g> {
     pub(crate) branches: Wanted,
 }
 
-/// What a recording begins with.
-struct Begun {
-    board: Board,
-    recording: Recording,
-    header: Header,
-    checkpoints: checkpoints::Writer,
-    /// The other end of its network card.
-    link: Option<network::Link>,
-    /// The other end of its vsock.
-    socket: Option<vsock::Socket>,
-}
-
 /// Records a machine into the folder that `folder` makes.
 pub(crate) fn record(
     machine: &Machine,
@@ -194,16 +179,9 @@ pub(crate) fn record(
     folder: impl FnOnce() -> Result<Recording, Failure>,
 ) -> Outcome {
     let net = network::Given::parse(&machine.net)?;
-    let begun = match (&machine.kernel, &machine.from) {
-        (Some(kernel), _) => boot(machine, kernel, given, net.as_ref(), folder)?,
-        (None, Some(from)) => go_on(machine, from, given, net.as_ref(), folder)?,
-        (None, None) => {
-            return Err(Failure::new(Code::Usage, "a machine has a --kernel, or is --from another"));
-        }
-    };
+    let (begun, mut writer) = begun::begin(machine, given, net.as_ref(), folder)?;
     let Begun { board, recording, header, mut checkpoints, link, socket } = begun;
     let mut board = start::with_code(board, &header);
-    let mut writer = begin(&recording, &header)?;
     interrupt::stop_on_signals(Interrupter::new())
         .map_err(|error| Failure::new(Code::Other, format!("cannot handle signals: {error}")))?;
     let outside = Outside { link, has_vsock: board.has_vsock(), socket };
@@ -229,68 +207,6 @@ pub(crate) fn record(
     say_lost(recorded.lost + unread, unsent);
     say_left_out(recorded.left_out);
     core.map(|_| exit_code(&recorded.end))
-}
-
-/// A machine before its kernel's first instruction.
-fn boot(
-    machine: &Machine,
-    kernel: &Path,
-    given: &Given,
-    net: Option<&network::Given>,
-    folder: impl FnOnce() -> Result<Recording, Failure>,
-) -> Result<Begun, Failure> {
-    let mut setup = setup(machine, kernel, given.memory.unwrap_or(MEMORY))?;
-    let disk = given.disk.map(|disk| disk::Given::parse(disk, machine.room()));
-    setup.disk = disk.as_ref().map(disk::Given::image).transpose()?;
-    setup.extras = Extras {
-        net: net.map(network::Given::address),
-        rng: machine.rng,
-        console: machine.console == Line::Virtio,
-        vsock: machine.vsock.is_some(),
-    };
-    // Before there is a folder: a kernel that cannot be booted leaves nothing behind.
-    let mut board = Board::boot(&setup).map_err(|error| start::not_booted(kernel, &error))?;
-    let link = net.map(network::Given::open).transpose()?;
-    let socket = machine.vsock.as_deref().map(vsock::Socket::open).transpose()?;
-    let recording = folder()?;
-    let mut header = keep(&recording, &setup)?;
-    if let Some(disk) = &disk {
-        let (kept, copy) = disk.keep(&recording)?;
-        header.disk = Some(kept);
-        board.set_disk_image(copy);
-    }
-    let path = recording.checkpoints();
-    let checkpoints = checkpoints::Writer::create(&path).map_err(|error| unwritable(&path, error))?;
-    Ok(Begun { board, recording, header, checkpoints, link, socket })
-}
-
-/// A machine at a checkpoint of another recording.
-fn go_on(
-    machine: &Machine,
-    from: &OsStr,
-    given: &Given,
-    net: Option<&network::Given>,
-    folder: impl FnOnce() -> Result<Recording, Failure>,
-) -> Result<Begun, Failure> {
-    if given.memory.is_some() || given.disk.is_some() {
-        let why = "the machine of a checkpoint has its memory and its disk: leave --memory and --disk out";
-        return Err(Failure::new(Code::Usage, why));
-    }
-    let (from, notes) = from::Chosen::parse(from)?;
-    notes.iter().for_each(|note| say!("gretel: {note}"));
-    if net.is_some() && !from.machine.has_network() {
-        let why = "the machine of the checkpoint has no network card: leave --net out";
-        return Err(Failure::new(Code::Usage, why));
-    }
-    if machine.vsock.is_some() && !from.machine.has_vsock() {
-        let why = "the machine of the checkpoint has no vsock: leave --vsock out";
-        return Err(Failure::new(Code::Usage, why));
-    }
-    let link = net.map(network::Given::open).transpose()?;
-    let socket = machine.vsock.as_deref().map(vsock::Socket::open).transpose()?;
-    let recording = folder()?;
-    let (header, checkpoints) = from.keep(&recording)?;
-    Ok(Begun { board: from.machine, recording, header, checkpoints, link, socket })
 }
 
 /// The core of a kernel that crashed, if it did: whether it says of itself what debuggers need. It is written at once, and again with what
@@ -333,24 +249,6 @@ pub(crate) fn has_crashed(end: &End) -> bool {
     matches!(end, End::Machine(Machine::Panic(_) | Machine::TripleFault(_)))
 }
 
-/// What is to be booted, read.
-fn setup(machine: &Machine, kernel: &Path, memory: u64) -> Result<Setup, Failure> {
-    let read = |path: &Path| {
-        let unreadable =
-            |error| Failure::new(Code::Program, format!("cannot read {}: {error}", path.display()));
-        regular::read(path).map_err(unreadable)
-    };
-    Ok(Setup {
-        kernel: read(kernel)?,
-        initrd: machine.initrd.as_deref().map(read).transpose()?,
-        command_line: machine.command_line(),
-        memory,
-        start: machine.clock.start(),
-        disk: None,
-        extras: Extras::default(),
-    })
-}
-
 /// The word for who wants something of a machine's recording that is there for programs' only.
 pub(crate) fn refuse(recording: &Recording) -> Result<(), Failure> {
     if !is_one(recording) {
@@ -360,34 +258,6 @@ pub(crate) fn refuse(recording: &Recording) -> Result<(), Failure> {
     let why = "`gretel replay` and `gretel gdb` run it again, `gretel core` shows its core, if it has one, and `gretel synth` what led \
                there";
     Err(Failure::new(Code::Usage, format!("{dir} is the recording of a machine with a kernel: {why}")))
-}
-
-/// Puts the kernel and the initial file system beside the journal: its header.
-fn keep(recording: &Recording, setup: &Setup) -> Result<Header, Failure> {
-    let store = recording.store(&keeping::stores());
-    let files = recording.dir().join(FOLDER);
-    fs::create_dir(&files).map_err(|error| unwritable(&files, error))?;
-    for bytes in [Some(&setup.kernel), setup.initrd.as_ref()].into_iter().flatten() {
-        let path = files.join(name(digest(bytes)));
-        place(store.as_ref(), &path, digest(bytes), bytes).map_err(|error| unwritable(&path, error))?;
-    }
-    Ok(Header {
-        gretel: env!("CARGO_PKG_VERSION").to_owned(),
-        behaviour: BEHAVIOUR,
-        kernel: digest(&setup.kernel),
-        initrd: setup.initrd.as_deref().map(digest),
-        command_line: setup.command_line.clone(),
-        memory: setup.memory,
-        start: setup.start,
-        disk: None,
-        extras: setup.extras,
-        from: None,
-    })
-}
-
-fn begin(recording: &Recording, header: &Header) -> Result<Writer, Failure> {
-    let journal = recording.journal();
-    Writer::create(&journal, header).map_err(|error| unwritable(&journal, error))
 }
 
 fn unwritable(path: &Path, error: io::Error) -> Failure {

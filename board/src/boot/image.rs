@@ -11,6 +11,8 @@ pub(super) const HEADER: usize = 0x1f1;
 const LARGEST: u64 = 1 << 30;
 /// The bytes of a sector.
 const SECTOR: usize = 512;
+/// The end of `HdrS`, by which a bzImage is known.
+const BEHIND_MAGIC: usize = 0x206;
 
 /// A kernel's file, taken apart.
 pub(super) struct Image {
@@ -26,7 +28,7 @@ impl Image {
         if file.starts_with(b"\x7fELF") {
             return Ok(Image { elf: file.to_vec(), header: None });
         }
-        if file.get(0x202..0x206) != Some(b"HdrS") {
+        if file.get(BEHIND_MAGIC - 4..BEHIND_MAGIC) != Some(b"HdrS") {
             return Err(other(file));
         }
         if names_no_payload(file) {
@@ -48,6 +50,8 @@ fn other(file: &[u8]) -> BootError {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => BootError::Packed("zstd"),
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => BootError::Packed("xz"),
         [b'B', b'Z', b'h', ..] => BootError::Packed("bzip2"),
+        // So a bzImage begins as well, since it is a program of UEFI, too.
+        [b'M', b'Z', ..] if file.len() < BEHIND_MAGIC => BootError::Cut,
         [b'M', b'Z', ..] => BootError::Efi,
         _ => BootError::NotAKernel,
     }
@@ -174,7 +178,8 @@ mod tests {
         assert!(said(b"#!/bin/sh").contains("neither"));
         assert!(said(&[0x1f, 0x8b, 8, 0]).contains("unpack it first: gzip -dc"));
         assert!(said(b"\xfd7zXZ\0rest").contains("xz -dc"));
-        assert!(said(b"MZ\x90").contains("UEFI"));
+        assert!(said(b"MZ\x90").contains("cut"));
+        assert!(said(&[b"MZ".as_slice(), &[0; 0x1000]].concat()).contains("UEFI"));
         // As memtest86+ is, which names no payload, and iPXE, whose protocol is older than payloads: text is where they would be.
         assert!(said(&bz_image(&[])).contains("no compressed kernel"));
         let mut older = bz_image(b"BZh");

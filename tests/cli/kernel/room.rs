@@ -18,6 +18,24 @@ fn functions() -> String {
 }
 
 #[test]
+fn a_start_without_room_leaves_a_folder_that_the_next_may_use() {
+    let place = Place::new();
+    let lines = format!(
+        "{}leave 200
+         record echo </dev/null; echo recorded $?
+         find full/rec -mindepth 1
+         rm full/filler
+         printf 'x\\r' | record echo >/dev/null; echo recorded $?",
+        functions()
+    );
+    let Some(ran) = on_small_disk(&place, 2, &lines) else {
+        return skipped("a full disk", "no file system can be mounted here");
+    };
+    assert_eq!(ran.out(), format!("recorded {WRITE}\nrecorded 0\n"), "{}", ran.err);
+    assert!(ran.err.contains("No space left on device"), "{}", ran.err);
+}
+
+#[test]
 fn a_checkpoint_without_room_is_left_out() {
     let place = Place::new();
     let lines = format!(
