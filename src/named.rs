@@ -19,6 +19,9 @@ use vmm::travel::Travel;
 /// What is said of an address alone where bytes are asked for.
 pub(crate) const NO_LENGTH: &str = "an address does not say how many bytes: say LENGTH behind it";
 
+/// What lies below this is a member or an element of what a null pointer points to.
+const NULL_PAGE: u64 = 4096;
+
 /// So many calls on the stack are looked at for a name.
 const MOST_CALLS: usize = 100;
 
@@ -91,7 +94,11 @@ impl fmt::Display for Meaning {
             Place::Register { name, bytes } => write!(f, " is {} of {name}", counted(*bytes))?,
             Place::Number(number) => write!(f, " is {number:#x}")?,
         }
-        self.ty.as_ref().map_or(Ok(()), |ty| write!(f, ": {ty}"))
+        self.ty.as_ref().map_or(Ok(()), |ty| write!(f, ": {ty}"))?;
+        match &self.place {
+            Place::Memory(range) if range.start < NULL_PAGE => write!(f, ", by a null pointer"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -309,5 +316,16 @@ mod tests {
     fn the_leading_name_stands_behind_signs() {
         let names = ["*(list->head)", " &main::count[2]", "count", "$rax"].map(leading_name);
         assert_eq!(names, ["list", "main::count", "count", ""]);
+    }
+
+    #[test]
+    fn what_a_null_pointer_leads_to_is_called_so() {
+        let said = |start: u64| {
+            let (expression, ty) = ("list->head".to_owned(), Some("long".to_owned()));
+            let place = Place::Memory(start..start + 8);
+            Meaning { place, number: None, expression, ty, function: None }.to_string()
+        };
+        assert_eq!(said(0x10), "`list->head` is 8 bytes at 0x10: long, by a null pointer");
+        assert_eq!(said(0x40_0010), "`list->head` is 8 bytes at 0x400010: long");
     }
 }
