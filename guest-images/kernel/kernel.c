@@ -16,6 +16,7 @@
  *   bug     finds a sum to be another than it should be, and gives up by UD2: an exception without a handler, and a triple fault
  *   refuse  the same in a function that only gives up, and decides on the way what it says
  *   clear   clears a page with one instruction between two loops, the second of which ends as chain does
+ *   switch  reads the time and changes the base of GS that SWAPGS brings, as Linux does for a task, and ends as chain does
  *   storm   raises an exception whose handler raises it again, on a stack that each of them begins anew
  *   lost    goes on with page tables that lead to themselves, and have nothing of it: a triple fault
  *   idle    takes the timer's interrupts, and nothing that is typed
@@ -371,106 +372,7 @@ static void use_net(void) {
 
 #include "virtio.h"
 
-static void link_items(void) {
-  for (int n = 0; n < 16; n++) items[n].next = &items[n + 1], items[n].weight = 7 * n % 5;
-  items[15].next = (struct item *)0x7000000000;
-}
-__attribute__((noinline)) static void chain(void) {
-  link_items();
-  print_number(walk(items));
-}
-static void tick(void) {
-  link_items();
-  crashes_in_timer = 1;
-  apic(0x380, 100000);
-  for (;;) asm volatile("sti\n hlt");
-}
-/* So few rounds that the branch records of the crash go back to the interrupt. */
-__attribute__((noinline)) static void race(void) {
-  job = items;
-  takes_job = 1;
-  apic(0x380, 100000);
-  asm volatile("sti");
-  for (;;) {
-    uint64_t sum = ticks;
-    for (int n = 0; n < 20; n++) {
-      sum = (sum << 1 | sum >> 63) + n;
-      asm volatile("" : "+r"(sum));
-    }
-    job->weight += sum;
-  }
-}
-__attribute__((noinline)) static uint64_t share(const uint64_t *of, uint64_t count) {
-  uint64_t sum = 0;
-  for (uint64_t n = 0; n < 4; n++) sum += of[n];
-  return sum / count;
-}
-__attribute__((noinline)) static void divide(void) {
-  uint64_t of[4] = {total + 3, visits + 5, total, 9};
-  for (uint64_t n = 4; n-- > 0;) print_number(share(of, n));
-}
-
-static struct account {
-  uint64_t balance, expected;
-} account;
-__attribute__((noinline)) static void audit(const struct account *of) {
-  if (of->balance != of->expected) __builtin_trap();
-}
-__attribute__((noinline, noreturn)) static void refuse(const struct account *of) {
-  if (of->balance > 1000) visits += total;
-  asm volatile("" ::: "memory");
-  __builtin_trap();
-}
-__attribute__((noinline)) static void review(const struct account *of) {
-  if (of->balance != of->expected) refuse(of);
-}
-__attribute__((noinline)) static void bug(void) {
-  link_items();
-  asm volatile("" ::: "memory");
-  account.expected = 17;
-  for (int n = 0; n < 8; n++) account.balance += items[n].weight;
-  if (has_word("refuse")) review(&account);
-  audit(&account);
-}
-
-static uint64_t page[512];
-__attribute__((noinline)) static void clear(void) {
-  link_items();
-  for (int n = 0; n < 100; n++) total += items[n & 7].weight;
-  uint64_t *to = page, count = 512;
-  asm volatile("rep stosq" : "+D"(to), "+c"(count) : "a"(0ul) : "memory");
-  print_number(walk(items + 8));
-}
-static struct {
-  char name[16];
-  uint64_t (*read)(uint64_t);
-} sensor;
-__attribute__((noinline)) static uint64_t twice(uint64_t n) { return 2 * n; }
-__attribute__((noinline)) static void rename_sensor(const char *name) {
-  volatile char *to = sensor.name;
-  while (*name) *to++ = *name++;
-}
-__attribute__((noinline)) static void wild(void) {
-  sensor.read = twice;
-  for (uint64_t n = 0; n < 8; n++) total += sensor.read(n);
-  rename_sensor(has_word("astray") ? "a-sensor-of-name" "pqrst" : "a-sensor-of-a-long-name");
-  total += sensor.read(total);
-}
-
-static uint64_t nowhere[512] __attribute__((aligned(4096)));
-static void lose(void) {
-  for (int n = 1; n < 512; n++) nowhere[n] = (uint64_t)nowhere | 3;
-  asm volatile("mov %0, %%cr3" ::"r"(nowhere) : "memory");
-}
-
-asm("handler_without_an_instruction: ud2\n");
-extern char handler_without_an_instruction[];
-static void storm(void) {
-  tss.ist[1] = (uint64_t)(kernel_stack + sizeof kernel_stack);
-  gate(6, handler_without_an_instruction, 0);
-  idt[6].stack = 1;
-  asm volatile("ud2");
-}
+#include "crashes.h"
 
 void kernel_main(const uint8_t *parameters) {
   command_line = (const char *)(uint64_t) * (const uint32_t *)(parameters + 0x228);
@@ -492,6 +394,7 @@ void kernel_main(const uint8_t *parameters) {
   if (has_word("bug") || has_word("refuse")) bug();
   if (has_word("clear")) clear();
   if (has_word("wild") || has_word("astray")) wild();
+  if (has_word("switch")) switch_tasks();
   if (has_word("storm")) storm();
   if (has_word("lost")) lose();
   if (has_word("panic")) panic("asked for");

@@ -78,6 +78,9 @@ impl Image for CoreImage<'_> {
         const SMAP: u64 = 1 << 21;
         self.core.machine.as_ref().is_some_and(|machine| machine.registers.cr4 & SMAP != 0)
     }
+    fn inactive_gs(&self) -> u64 {
+        self.core.machine.as_ref().map_or(0, |machine| machine.registers.kernel_gs_base)
+    }
     fn crashed(&self) -> u32 {
         self.core.threads.first().map_or(0, |(id, _)| id.unsigned_abs())
     }

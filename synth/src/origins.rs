@@ -10,7 +10,8 @@ use crate::past::hypothesis::Hypothesis;
 use crate::past::snapshot::{STATUS_TOP, Snapshot};
 use crate::smt::{self, Budget};
 use crate::suffix::{
-    Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixInput, SuffixSignal,
+    Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixAnswer, SuffixInput,
+    SuffixSignal,
 };
 use crate::term::{Term, Terms};
 use std::rc::Rc;
@@ -38,6 +39,7 @@ pub fn judge(
     (end.registers, end.others) = judge.threads(&end);
     judge.memory(&mut end);
     judge.inputs(&mut end);
+    judge.answers(&mut end);
     judge.signals(&mut end);
     apply(end, suffix);
     Ok(())
@@ -60,7 +62,8 @@ fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<S
     let others = parked.collect();
     let stage = run.stage();
     let (start, path) = (stage.state()?, suffix.path[from..].to_vec());
-    let mut end = Suffix { start, path, others, ..Suffix::default() };
+    let inactive_gs = stage.inactive_gs();
+    let mut end = Suffix { start, inactive_gs, path, others, ..Suffix::default() };
     for va in hypothesis.memory().overwritten(step) {
         let mut byte = [0];
         if !stage.read(va, &mut byte) {
@@ -82,6 +85,8 @@ fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<S
     let inputs =
         suffix.inputs.iter().filter(|input| input.step >= from + usize::from(input.late && from > 0));
     end.inputs = inputs.map(|input| SuffixInput { step: input.step - from, ..input.clone() }).collect();
+    let read = suffix.answers.iter().filter(|read| read.step >= from);
+    end.answers = read.map(|read| SuffixAnswer { step: read.step - from, ..*read }).collect();
     let signals = suffix.signals.iter().filter(|signal| signal.step > from);
     end.signals = signals.map(|signal| SuffixSignal { step: signal.step - from, ..signal.clone() }).collect();
     Ok(end)
@@ -94,6 +99,10 @@ fn apply(end: Suffix, suffix: &mut Suffix) {
         let is_it = |judged: &&SuffixInput| (judged.step + from, judged.late) == (input.step, input.late);
         let judged = end.inputs.iter().find(is_it);
         input.origin = judged.map_or(Origin::Chosen, |judged| judged.origin);
+    }
+    for read in &mut suffix.answers {
+        let judged = end.answers.iter().find(|judged| judged.step + from == read.step);
+        read.origin = judged.map_or(Origin::Chosen, |judged| judged.origin);
     }
     let memory: Vec<_> = end.memory.into_iter().map(|piece| (piece.address, piece.origins)).collect();
     for signal in &mut suffix.signals {
@@ -167,18 +176,25 @@ impl Judge<'_, '_> {
         let depth = self.hypothesis.len();
         let runs = self.hypothesis.path().last().map_or_else(|| image.crashed(), |step| step.thread);
         let then = self.hypothesis.snapshot(depth).clone();
-        let registers = self.registers(&end.start, &then, &now(runs));
+        let registers = self.registers(&end.start, end.inactive_gs, &then, &now(runs));
         let stands = self.hypothesis.others_at(depth);
         let judge = |other: &OtherThread| {
             let found = stands.iter().find(|stands| stands.thread == other.thread);
             // Nothing of the end is this thread's: it stands as in the core.
-            let origins = found.map(|it| self.registers(&other.start, &it.registers, &now(other.thread)));
+            let origins =
+                found.map(|it| self.registers(&other.start, None, &it.registers, &now(other.thread)));
             OtherThread { registers: origins.unwrap_or_default(), ..other.clone() }
         };
         (registers, end.others.iter().map(judge).collect())
     }
 
-    fn registers(&mut self, start: &State, then: &Snapshot, now: &Snapshot) -> RegisterOrigins {
+    fn registers(
+        &mut self,
+        start: &State,
+        inactive_gs: Option<u64>,
+        then: &Snapshot,
+        now: &Snapshot,
+    ) -> RegisterOrigins {
         let (regs, fpu) = (&start.regs, &start.fpu);
         let mut origins = RegisterOrigins::default();
         for (n, origin) in origins.gpr.iter_mut().enumerate() {
@@ -206,6 +222,13 @@ impl Judge<'_, '_> {
         let controls = [u64::from(fpu.mxcsr), u64::from(fpu.control), u64::from(status), u64::from(fpu.tag)];
         for (n, value) in controls.into_iter().enumerate() {
             origins.fpu = origins.fpu.max(self.origin(then.controls[n], Some(now.controls[n]), value));
+        }
+        let bases = then.segment_bases.iter().zip(now.segment_bases).zip([regs.fs_base, regs.gs_base]);
+        for ((&then, now), value) in bases {
+            origins.bases = origins.bases.max(self.origin(then, Some(now), value));
+        }
+        if let (Some(then), Some(value)) = (then.inactive_gs, inactive_gs) {
+            origins.bases = origins.bases.max(self.origin(then, now.inactive_gs, value));
         }
         origins
     }
@@ -242,11 +265,24 @@ impl Judge<'_, '_> {
         }
     }
 
-    fn inputs(&mut self, suffix: &mut Suffix) {
+    fn answers(&mut self, suffix: &mut Suffix) {
+        let read = self.hypothesis.answers().iter();
+        let read: Vec<_> = read.map(|read| (self.index(read.step), read.value)).collect();
+        for stamp in &mut suffix.answers {
+            let value = read.iter().find(|(step, _)| *step == stamp.step);
+            stamp.origin = value.map_or(Origin::Chosen, |(_, value)| self.origin(*value, None, stamp.value));
+        }
+    }
+
+    /// The index in the path of the end's suffix of a step of the hypothesis.
+    fn index(&self, step: Step) -> usize {
         let path = self.hypothesis.path();
-        let index = |step: Step| path[step as usize..].iter().filter(|step| step.is_instruction()).count();
+        path[step as usize..].iter().filter(|step| step.is_instruction()).count()
+    }
+
+    fn inputs(&mut self, suffix: &mut Suffix) {
         let calls = self.hypothesis.calls().iter();
-        let calls: Vec<_> = calls.map(|call| (index(call.step), call.late, call.result)).collect();
+        let calls: Vec<_> = calls.map(|call| (self.index(call.step), call.late, call.result)).collect();
         for input in &mut suffix.inputs {
             let call = calls.iter().find(|(step, late, _)| (*step, *late) == (input.step, input.late));
             input.origin =

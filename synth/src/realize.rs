@@ -11,8 +11,8 @@ use crate::past::snapshot::{STATUS_TOP, Snapshot};
 use crate::past::turns::Stands;
 use crate::smt::{self, Answer, Budget, Effort, Preference};
 use crate::suffix::{
-    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixInput, SuffixSignal,
-    Turn,
+    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixAnswer, SuffixInput,
+    SuffixSignal, Turn,
 };
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use rustc_hash::FxHashMap;
@@ -134,7 +134,7 @@ impl<'h, 'i> Realizer<'h, 'i> {
         let others = others.into_iter().map(|stands| (stands.thread, stands.registers));
         for (thread, then) in std::iter::once(runs).chain(others) {
             let now = match image.is_kernel() {
-                true => Snapshot::of_kernel(&self.terms, self.core),
+                true => Snapshot::of_kernel(&self.terms, self.core, image.inactive_gs()),
                 false => Snapshot::of_state(&self.terms, self.now(thread)),
             };
             for (now, then) in now.values().into_iter().zip(then.values()) {
@@ -162,13 +162,27 @@ impl<'h, 'i> Realizer<'h, 'i> {
         let then = self.hypothesis.snapshot(self.depth).clone();
         let rip = self.hypothesis.path()[self.depth - 1].address;
         let start = self.registers(&then, rip, self.runs());
+        let inactive_gs = then.inactive_gs.map(|inactive| self.value(inactive));
         let memory = self.memory();
-        let inputs = self.inputs();
+        let (inputs, answers) = (self.inputs(), self.answers());
         let steps = self.hypothesis.path()[..self.depth].iter().rev();
         let path = steps.filter(|step| step.is_instruction()).map(|step| step.address).collect();
         let (registers, forced) = (RegisterOrigins::default(), Forced::default());
         let (turns, others, signals) = (self.turns(), self.others(), self.signals());
-        Suffix { start, registers, memory, path, inputs, signals, coverage, forced, turns, others }
+        Suffix {
+            start,
+            inactive_gs,
+            registers,
+            memory,
+            path,
+            inputs,
+            signals,
+            coverage,
+            forced,
+            turns,
+            others,
+            answers,
+        }
     }
 
     /// The thread that runs at the start.
@@ -267,6 +281,18 @@ impl<'h, 'i> Realizer<'h, 'i> {
             }
         }
         pieces
+    }
+
+    fn answers(&mut self) -> Vec<SuffixAnswer> {
+        let depth = self.step();
+        let read: Vec<_> = self.hypothesis.answers().iter().rev().copied().collect();
+        let read = read.into_iter().filter(|read| read.step <= depth);
+        read.map(|read| SuffixAnswer {
+            step: self.older_instructions(read.step as usize),
+            value: self.value(read.value),
+            origin: Origin::Chosen,
+        })
+        .collect()
     }
 
     fn inputs(&mut self) -> Vec<SuffixInput> {

@@ -39,6 +39,8 @@ pub struct RegisterOrigins {
     pub opmask: Origin,
     /// Of the x87 registers and the control registers together.
     pub fpu: Origin,
+    /// Of the bases of FS and GS together, of a kernel both of GS.
+    pub bases: Origin,
 }
 
 impl RegisterOrigins {
@@ -51,6 +53,7 @@ impl RegisterOrigins {
             vector: [origin; 32],
             opmask: origin,
             fpu: origin,
+            bases: origin,
         }
     }
 }
@@ -82,6 +85,18 @@ pub struct SuffixInput {
     /// What gretel's own kernel left in the clock's page ([`TIME_PAGE`]) behind it, for the vDSO; empty where Linux served it. No
     /// input of the call, and never said to be forced.
     pub clock: Vec<u8>,
+}
+
+/// What a kernel was given from outside of its processor: by RDTSC, RDTSCP or IN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SuffixAnswer {
+    /// The index in [`Suffix::path`] of the instruction.
+    pub step: usize,
+    /// The time stamp, or what came from the port.
+    pub value: u64,
+    /// Whether it is forced.
+    pub origin: Origin,
 }
 
 impl SuffixInput {
@@ -177,6 +192,8 @@ pub struct Coverage {
 pub struct Suffix {
     /// The registers at the start.
     pub start: State,
+    /// Of a kernel: the base of GS that SWAPGS brings there.
+    pub inactive_gs: Option<u64>,
     /// The origins of those registers.
     pub registers: RegisterOrigins,
     /// Memory at the start, where it differs from the core or was not simply taken from it.
@@ -186,6 +203,8 @@ pub struct Suffix {
     pub path: Vec<u64>,
     /// The system calls inside, by step.
     pub inputs: Vec<SuffixInput>,
+    /// What a kernel was given from outside, by step.
+    pub answers: Vec<SuffixAnswer>,
     /// The signals that were delivered inside, by step.
     pub signals: Vec<SuffixSignal>,
     /// What the branch records cover.
@@ -214,6 +233,13 @@ pub struct Forced {
 }
 
 impl Suffix {
+    /// What is given at this step.
+    #[must_use]
+    pub fn answer_at(&self, step: usize) -> Option<&SuffixAnswer> {
+        let found = self.answers.binary_search_by_key(&step, |read| read.step);
+        found.ok().map(|n| &self.answers[n])
+    }
+
     /// The number of instructions that retire.
     #[must_use]
     pub fn len(&self) -> usize {

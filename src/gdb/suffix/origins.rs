@@ -43,7 +43,7 @@ impl Origins {
         let it = &self.registers;
         let general = Gpr::NAMES.iter().zip(it.gpr).map(|(name, origin)| ((*name).to_owned(), origin));
         let vector = it.vector.iter().enumerate().map(|(n, origin)| (format!("zmm{n}"), *origin));
-        let rest = [("flags", it.flags), ("k0-k7", it.opmask), ("x87", it.fpu)];
+        let rest = [("flags", it.flags), ("k0-k7", it.opmask), ("x87", it.fpu), ("fs-gs-base", it.bases)];
         general.chain(rest.map(|(name, origin)| (name.to_owned(), origin))).chain(vector)
     }
 

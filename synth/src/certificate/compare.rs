@@ -259,7 +259,7 @@ pub(super) fn dont_care(
         );
         add(
             "the devices, the clock, and translations that the processor keeps".to_owned(),
-            "the suffix has no instruction that asks for them, and no interrupt comes in it",
+            "what the suffix asks of them is an input, what it sends to ports is theirs, and no interrupt comes in it",
         );
         return list;
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use vmm::elfcore::machine::Machine;
 use vmm::engine::{Exception, Exit};
 use x86::interpreter::{Interpreter, Stop, Until};
+use x86::machine::MachineRead;
 use x86::state::{Regs, State};
 use x86_system::{Next, Outside, Physical, Raised, System, SystemCpu};
 
@@ -22,6 +23,10 @@ pub(super) struct Ring0<'a> {
     regs: Regs,
     /// Frames that were written from outside.
     put: BTreeSet<u64>,
+    /// What the next instruction is given from outside.
+    answer: Option<u64>,
+    /// The newest time stamp.
+    time: u64,
     /// Why the last run cannot be judged.
     refusal: Option<String>,
 }
@@ -35,19 +40,30 @@ pub(super) struct Differing {
 }
 
 impl<'a> Ring0<'a> {
-    /// The machine of a core, with the registers of a suffix's start.
-    pub(super) fn new(machine: &'a Machine, start: &State) -> Ring0<'a> {
+    /// The machine of a core, with the registers of a suffix's start; without a base of GS that SWAPGS brings, the core's.
+    pub(super) fn new(machine: &'a Machine, start: &State, inactive_gs: Option<u64>) -> Ring0<'a> {
         let mut memory = Physical::new(machine.memory().len() as u64);
         for (at, page) in machine.pages() {
             memory.ram_mut()[at..at + PAGE].copy_from_slice(page);
         }
         let mut cpu = SystemCpu::new(memory);
         cpu.load_state(start);
-        let mut system = System::new(&mut cpu, machine.registers);
-        system.restore(&mut cpu, machine.registers, None);
+        let mut registers = machine.registers;
+        registers.kernel_gs_base = inactive_gs.unwrap_or(registers.kernel_gs_base);
+        let mut system = System::new(&mut cpu, registers);
+        system.restore(&mut cpu, registers, None);
         system.holds_exceptions = true;
         let processor = Interpreter::new(cpu);
-        Ring0 { processor, system, machine, regs: start.regs, put: BTreeSet::new(), refusal: None }
+        Ring0 {
+            processor,
+            system,
+            machine,
+            regs: start.regs,
+            put: BTreeSet::new(),
+            answer: None,
+            time: 0,
+            refusal: None,
+        }
     }
 
     pub(super) fn regs(&self) -> &Regs {
@@ -58,12 +74,22 @@ impl<'a> Ring0<'a> {
         self.processor.cpu().state()
     }
 
+    /// The base of GS that SWAPGS brings.
+    pub(super) fn inactive_gs(&self) -> u64 {
+        self.system.registers.kernel_gs_base
+    }
+
     pub(super) fn retired(&self) -> u64 {
         self.processor.counters().instructions
     }
 
     pub(super) fn taken_branches(&self) -> u64 {
         self.processor.counters().taken
+    }
+
+    /// What the next instruction is given from outside: RDTSC, RDTSCP or IN.
+    pub(super) fn put_answer(&mut self, value: u64) {
+        self.answer = Some(value);
     }
 
     /// Runs until so many instructions have retired, or to what does not retire.
@@ -86,17 +112,23 @@ impl<'a> Ring0<'a> {
 
     /// Serves what ended a run; `None` if it goes on.
     fn serve(&mut self, stop: &Stop) -> Option<Exit> {
-        if let Stop::MachineRead { read, .. } = stop {
+        let answer = self.answer.take();
+        if let Stop::MachineRead { read, .. } = stop
+            && !(answer.is_some() && matches!(read, MachineRead::Rdtsc | MachineRead::Rdtscp))
+        {
             return Some(Exit::MachineRead(*read));
         }
         let at = match stop {
             Stop::Trap { at, .. } => *at,
             _ => self.processor.cpu().rip(),
         };
-        let mut outside = Nothing { is_asked: false };
+        let mut outside = Beyond { is_asked: false, answer, time: None };
         let next = self.system.serve(self.processor.cpu_mut(), stop, &mut outside);
         if outside.is_asked {
             return Some(self.refuse(at, "asks for what is outside of the processor"));
+        }
+        if outside.time.is_some_and(|time| time < std::mem::replace(&mut self.time, time)) {
+            return Some(self.refuse(at, "reads a time that lies before what was read"));
         }
         if let Some(raised) = self.system.raised.take() {
             let cpu = self.processor.cpu_mut();
@@ -177,19 +209,27 @@ impl<'a> Ring0<'a> {
     }
 }
 
-/// What is around the processor: nothing, and who asks for it is noted.
-struct Nothing {
+/// What is around the processor: nothing but the suffix' answer, and who asks for more is noted. What is sent to ports is not looked at.
+struct Beyond {
     is_asked: bool,
+    answer: Option<u64>,
+    /// The time stamp that was read.
+    time: Option<u64>,
 }
 
-impl Outside for Nothing {
-    fn port_in(&mut self, _port: u16, _width: u32) -> u32 {
-        self.is_asked = true;
-        0
+impl Beyond {
+    fn answer(&mut self) -> u64 {
+        self.is_asked |= self.answer.is_none();
+        self.answer.unwrap_or(0)
     }
-    fn port_out(&mut self, _port: u16, _width: u32, _value: u32) {
-        self.is_asked = true;
+}
+
+impl Outside for Beyond {
+    fn port_in(&mut self, _port: u16, width: u32) -> u32 {
+        let [a, b, c, d, ..] = self.answer().to_le_bytes();
+        u32::from_le_bytes([a, b, c, d]) & u32::MAX >> (32 - width.clamp(1, 32))
     }
+    fn port_out(&mut self, _port: u16, _width: u32, _value: u32) {}
     fn read_msr(&mut self, _index: u32) -> Option<u64> {
         self.is_asked = true;
         None
@@ -203,8 +243,9 @@ impl Outside for Nothing {
         [0; 4]
     }
     fn time_stamp(&mut self, _retired: u64) -> u64 {
-        self.is_asked = true;
-        0
+        let time = self.answer();
+        self.time = Some(time);
+        time
     }
     fn task_priority(&mut self) -> u64 {
         self.is_asked = true;

@@ -52,7 +52,7 @@ impl<'a> Stage<'a> {
     pub(super) fn on_software_cpu(core: &'a Core, suffix: &Suffix) -> Result<Stage<'a>, CertificateError> {
         match &core.machine {
             Some(machine) => {
-                let ring0 = Ring0::new(machine, &suffix.start);
+                let ring0 = Ring0::new(machine, &suffix.start, suffix.inactive_gs);
                 Stage { ground: Ground::Ring0(Box::new(ring0)), core }.with_memory(suffix)
             }
             None => Stage::new(SoftCpu::machine(memory_needed(core))?.any(), core, suffix),
@@ -174,6 +174,14 @@ impl<'a> Stage<'a> {
         match &mut self.ground {
             Ground::Program(sandbox) => Ok(sandbox.state()?),
             Ground::Ring0(ring0) => Ok(ring0.state()),
+        }
+    }
+
+    /// Of a kernel: the base of GS that SWAPGS brings.
+    pub(crate) fn inactive_gs(&self) -> Option<u64> {
+        match &self.ground {
+            Ground::Program(_) => None,
+            Ground::Ring0(ring0) => Some(ring0.inactive_gs()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A path that ends in the core, grown backwards one instruction at a time, and all that it implies.
 
+use super::asked::Answer;
 use super::audit::Audit;
 use super::choosing::Farthest;
 use super::contents::Contents;
@@ -92,6 +93,7 @@ pub(super) struct Mark {
     deferred: usize,
     settled: usize,
     calls: usize,
+    answers: usize,
     remapped: usize,
     chosen: usize,
     left: usize,
@@ -135,6 +137,7 @@ pub struct Hypothesis<'i> {
     /// Indices of deferred accesses that were settled, in order, for undoing.
     pub(super) settled: Vec<usize>,
     pub(super) calls: Vec<Call>,
+    pub(super) answers: Vec<Answer>,
     /// What the calls mapped and unmapped.
     pub(super) remapped: Vec<Remapped>,
     /// Where it is in the crumbs.
@@ -187,7 +190,7 @@ impl<'i> Hypothesis<'i> {
         }
         Hypothesis {
             snapshots: vec![match image.is_kernel() {
-                true => Snapshot::of_kernel(&terms, core),
+                true => Snapshot::of_kernel(&terms, core, image.inactive_gs()),
                 false => Snapshot::of_state(&terms, core),
             }],
             core: *core,
@@ -200,6 +203,7 @@ impl<'i> Hypothesis<'i> {
             deferred: Vec::new(),
             settled: Vec::new(),
             calls: Vec::new(),
+            answers: Vec::new(),
             remapped: Vec::new(),
             place: Place { thread: image.crashed(), passed: 0, switched: false, standing: Standing::Behind },
             left: Vec::new(),
@@ -332,6 +336,7 @@ impl<'i> Hypothesis<'i> {
             },
             Effect::Body(_) | Effect::Last(_) => self.prepend_instruction(prepared, next),
             Effect::Skip => self.prepend_skip(prepared, next),
+            Effect::Asks => self.prepend_asking(prepared, next),
         };
         let tried = tried.and_then(|()| self.settle_deferred());
         match tried {
@@ -393,6 +398,7 @@ impl<'i> Hypothesis<'i> {
             deferred: self.deferred.len(),
             settled: self.settled.len(),
             calls: self.calls.len(),
+            answers: self.answers.len(),
             remapped: self.remapped.len(),
             chosen: self.chosen.len(),
             left: self.left.len(),
@@ -411,6 +417,7 @@ impl<'i> Hypothesis<'i> {
         }
         self.deferred.truncate(mark.deferred);
         self.calls.truncate(mark.calls);
+        self.answers.truncate(mark.answers);
         self.remapped.truncate(mark.remapped);
         self.chosen.truncate(mark.chosen);
         self.left.truncate(mark.left);

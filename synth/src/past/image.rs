@@ -31,6 +31,11 @@ pub trait Image {
         false
     }
 
+    /// Of a kernel: the base of GS that SWAPGS would bring.
+    fn inactive_gs(&self) -> u64 {
+        0
+    }
+
     /// Bytes that the crash itself may have stored: what was there before it is not known.
     fn stored_by_crash(&self) -> Range<u64> {
         0..0

@@ -30,7 +30,12 @@ impl Hypothesis<'_> {
         let flow = match prepared.effect {
             Effect::Body(body) => body(&mut machine, &prepared.op).map(|()| None),
             Effect::Last(last) => last(&mut machine, &prepared.op).map(Some),
-            Effect::Skip | Effect::Syscall | Effect::Switch | Effect::Signal | Effect::Barrier(_) => {
+            Effect::Skip
+            | Effect::Syscall
+            | Effect::Asks
+            | Effect::Switch
+            | Effect::Signal
+            | Effect::Barrier(_) => {
                 return Err(Refusal::Barrier("not an instruction to run"));
             }
         };
@@ -154,6 +159,9 @@ impl Hypothesis<'_> {
             pairs.push((now, after));
         }
         if let (true, Some(now), Some(after)) = (written.access, now.access, after.access) {
+            pairs.push((now, after));
+        }
+        if let (true, Some(now), Some(after)) = (written.inactive_gs, now.inactive_gs, after.inactive_gs) {
             pairs.push((now, after));
         }
         if written.direction {

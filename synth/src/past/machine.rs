@@ -29,6 +29,8 @@ pub struct Written {
     pub access: bool,
     /// Segment bases: bit 0 FS, bit 1 GS.
     pub segments: u8,
+    /// The base of GS that SWAPGS brings, of a kernel.
+    pub inactive_gs: bool,
     /// Parts of vector registers: bit p of number n is part p of register n.
     pub vector: [u8; 32],
     /// Opmask registers, bit n = register n.
@@ -117,6 +119,14 @@ impl StepMachine {
     pub(super) fn set_access(&mut self, on: Term) {
         self.written.access = true;
         self.now.access.iter_mut().for_each(|access| *access = on);
+    }
+
+    /// Exchanges the two bases of GS (SDM vol. 2, SWAPGS).
+    pub(super) fn swap_gs(&mut self) {
+        let Some(inactive) = self.now.inactive_gs else { return };
+        self.now.inactive_gs = Some(self.segment_base(Segment::Gs));
+        self.set_segment_base(Segment::Gs, inactive);
+        self.written.inactive_gs = true;
     }
 
     /// Whether an access under `c` is made. Where that is not known, none is, and the instruction is a barrier.

@@ -20,6 +20,7 @@
 //! | what was refuted, told to others | [`audit`] |
 
 pub mod addresses;
+pub mod asked;
 pub mod audit;
 mod choosing;
 mod contents;

@@ -19,6 +19,8 @@ pub enum Effect {
     Skip,
     /// The kernel runs in between.
     Syscall,
+    /// It asks of what is outside of the processor: a kernel's RDTSC, RDTSCP, IN.
+    Asks,
     /// No instruction: another thread had the processor before. The instruction is that at which this one stood.
     Switch,
     /// No instruction: a signal was delivered. The instruction is that before which it came.
@@ -185,6 +187,7 @@ pub(super) fn unknown(terms: &Terms) -> Snapshot {
         interrupts: None,
         access: None,
         segment_bases: [terms.fresh(64), terms.fresh(64)],
+        inactive_gs: None,
         vector: Vectors::new(|_, _| terms.fresh(64), |_| terms.fresh(64)),
         x87: std::array::from_fn(|_| (terms.fresh(64), terms.fresh(16))),
         controls,
@@ -220,6 +223,9 @@ impl Snapshot {
             if written.segments >> n & 1 == 1 {
                 *base = terms.fresh(64);
             }
+        }
+        if let Some(inactive) = before.inactive_gs.as_mut().filter(|_| written.inactive_gs) {
+            *inactive = terms.fresh(64);
         }
         for (n, part) in written.parts() {
             before.vector.set_part(n, part, terms.fresh(64));

@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub access: Option<Term>,
     /// Bases of FS and GS.
     pub segment_bases: [Term; 2],
+    /// Of a kernel: the base of GS that SWAPGS brings (`IA32_KERNEL_GS_BASE`), 64 bits.
+    pub inactive_gs: Option<Term>,
     /// The vector and opmask registers.
     pub vector: Vectors,
     /// Physical x87 registers: significand (64 bits), sign and exponent (16 bits).
@@ -124,6 +126,7 @@ impl Snapshot {
             interrupts: None,
             access: None,
             segment_bases: [regs.fs_base, regs.gs_base].map(|v| terms.lit_term(64, v)),
+            inactive_gs: None,
             vector: Vectors::new(
                 |n, part| terms.lit_term(64, fpu.vector[n][part]),
                 |n| terms.lit_term(64, fpu.opmask[n]),
@@ -147,14 +150,16 @@ impl Snapshot {
         all.extend(self.vector.values());
         all.extend(self.interrupts);
         all.extend(self.access);
+        all.extend(self.inactive_gs);
         all
     }
 
-    /// The registers of a kernel's core: the interrupt flag is one of them, and the access flag.
+    /// The registers of a kernel's core: the interrupt flag is one of them, the access flag, and the other base of GS.
     #[must_use]
-    pub fn of_kernel(terms: &Terms, state: &State) -> Snapshot {
+    pub fn of_kernel(terms: &Terms, state: &State, inactive_gs: u64) -> Snapshot {
         let interrupts = Some(terms.bool_term(state.regs.rflags & RFLAGS_IF != 0));
         let access = Some(terms.bool_term(state.regs.rflags & RFLAGS_AC != 0));
-        Snapshot { interrupts, access, ..Snapshot::of_state(terms, state) }
+        let inactive_gs = Some(terms.lit_term(64, inactive_gs));
+        Snapshot { interrupts, access, inactive_gs, ..Snapshot::of_state(terms, state) }
     }
 }

@@ -5,7 +5,7 @@
 use super::code::Code;
 use super::elf::{CodeSymbol, Image, Segment};
 use super::functions;
-use super::{Program, ProgramError, elf};
+use super::{Program, ProgramError, Ring0, elf};
 use std::ops::Range;
 use std::sync::OnceLock;
 use vmm::elfcore::Core;
@@ -67,7 +67,10 @@ impl Program {
         let mut functions = functions::extents(&symbols, &image.code);
         let code = Code::decode(&image, &functions);
         functions::name_gaps(&mut functions, &image.code, &code);
-        let entries = layout.entries.iter().copied().collect();
+        let entered = layout.entries.iter().copied().collect();
+        let registers = core.machine.as_ref().map(|machine| machine.registers).unwrap_or_default();
+        let (selectors, time_stamp_aux) =
+            (registers.segments.map(|segment| segment.selector), registers.tsc_aux);
         Ok(Program {
             image,
             functions,
@@ -76,7 +79,7 @@ impl Program {
             modules: 1,
             vdso: None,
             restorers: OnceLock::new(),
-            kernel: Some(entries),
+            kernel: Some(Ring0 { entered, selectors, time_stamp_aux }),
         })
     }
 }

@@ -63,8 +63,17 @@ pub struct Program {
     vdso: Option<Range<u64>>,
     /// Found when they are first asked for.
     restorers: OnceLock<Vec<u64>>,
-    /// Of a kernel: what the processor enters by itself, and by which way.
-    kernel: Option<HashMap<u64, &'static str>>,
+    kernel: Option<Ring0>,
+}
+
+/// Of a kernel.
+struct Ring0 {
+    /// What the processor enters by itself, and by which way.
+    entered: HashMap<u64, &'static str>,
+    /// The selectors of ES, CS, SS, DS, FS and GS. No path that is searched changes them.
+    selectors: [u16; 6],
+    /// What RDTSCP gives beside the time stamp.
+    time_stamp_aux: u64,
 }
 
 impl Program {
@@ -133,7 +142,20 @@ impl Program {
     /// By which way the processor enters a kernel at `va`, if it does: an interrupt, a system call.
     #[must_use]
     pub fn entered_by(&self, va: u64) -> Option<&'static str> {
-        self.kernel.as_ref()?.get(&va).copied()
+        self.kernel.as_ref()?.entered.get(&va).copied()
+    }
+
+    /// What a segment register of a kernel holds wherever its instructions are searched: as in the core, since none of these changes it.
+    #[must_use]
+    pub fn selector(&self, register: Register) -> Option<u16> {
+        let kernel = self.kernel.as_ref().filter(|_| register.is_segment_register())?;
+        kernel.selectors.get(register.number()).copied()
+    }
+
+    /// What RDTSCP of a kernel gives beside the time stamp (`IA32_TSC_AUX`); zero of a program.
+    #[must_use]
+    pub fn time_stamp_aux(&self) -> u64 {
+        self.kernel.as_ref().map_or(0, |kernel| kernel.time_stamp_aux)
     }
 
     /// Whether any of the code in `range` is known.

@@ -103,6 +103,16 @@ impl Origins {
         self.registers.flags.max(self.least)
     }
 
+    /// Of the bases of FS and GS.
+    pub(super) fn bases(&self) -> Origin {
+        self.registers.bases.max(self.least)
+    }
+
+    /// Writes the base of FS or GS, and keeps the other.
+    pub(super) fn set_base(&mut self, origin: Origin) {
+        self.registers.bases = origin.max(self.registers.bases);
+    }
+
     /// Writes a register; a part of one keeps the rest.
     pub(super) fn set_register(&mut self, register: Register, origin: Origin) {
         let full = register.full_register();

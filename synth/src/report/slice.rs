@@ -176,8 +176,8 @@ impl<'a> Synthesized<'a> {
                 of(fpu.vector[usize::from(r & 31)][usize::from((n / 8) % 8)], n),
             ),
             Byte::Mask(r, n) => (origins.opmask, of(fpu.opmask[usize::from(r & 7)], n)),
-            Byte::Base(0, n) => (Sure::Core, of(regs.fs_base, n)),
-            Byte::Base(_, n) => (Sure::Core, of(regs.gs_base, n)),
+            Byte::Base(0, n) => (origins.bases, of(regs.fs_base, n)),
+            Byte::Base(_, n) => (origins.bases, of(regs.gs_base, n)),
             Byte::Flag(_) | Byte::Direction => (origins.flags, 0),
             _ => (origins.fpu, 0),
         };

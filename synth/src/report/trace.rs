@@ -3,7 +3,9 @@
 use super::fault::Cause;
 use super::origins::{Origins, is_zeroing};
 use super::signals::{Came, returned_from};
-use super::uses::{Use, Used, Uses, bytes_of, is_shown, keeps_origin, register_value};
+use super::uses::{
+    Use, Used, Uses, base_read, base_written, bytes_of, is_shown, keeps_origin, register_value,
+};
 use super::{Call, Crash, Place, Step, Value};
 use crate::certificate::CertificateError;
 use crate::certificate::forward::{Ahead, Forward, Outcome};
@@ -28,6 +30,7 @@ pub(super) fn collect(
 ) -> Result<(Vec<Step>, Crash), CertificateError> {
     let mut trace = Trace {
         program,
+        suffix,
         forward: Forward::new(core, suffix)?,
         origins: Origins::chosen(),
         factory: InstructionInfoFactory::new(),
@@ -76,6 +79,7 @@ pub fn written(instruction: &Instruction) -> String {
 
 struct Trace<'a> {
     program: &'a Program,
+    suffix: &'a Suffix,
     forward: Forward<'a>,
     origins: Origins,
     factory: InstructionInfoFactory,
@@ -97,7 +101,8 @@ impl Trace<'_> {
             uses.reads.iter().filter(shown).filter_map(|used| self.used(*used, &before, address)).collect();
         let read = |place: &Used| self.value(*place, &before, address);
         let reads = uses.reads.iter().filter(shown).map(read).collect();
-        let origin = self.result_origin(&instruction, &uses.reads);
+        let read = self.suffix.answer_at(ahead.index).map(|read| read.origin);
+        let origin = self.result_origin(&instruction, &uses.reads).max(read.unwrap_or_default());
         let outcome = self.forward.run(ahead)?;
         let after = self.forward.state_of(task)?;
         for place in &uses.writes {
@@ -117,6 +122,9 @@ impl Trace<'_> {
         }
         if instruction.rflags_modified() != 0 {
             self.origins.set_flags(origin);
+        }
+        if base_written(&instruction) {
+            self.origins.set_base(origin);
         }
         let written = |place: &Used| self.value(*place, &after, address);
         let writes = uses.writes.iter().filter(shown).map(written).collect();
@@ -189,7 +197,8 @@ impl Trace<'_> {
             Used::Memory { address, len } => self.origins.memory(address, len),
         };
         let flags = if instruction.rflags_read() == 0 { Origin::Core } else { self.origins.flags() };
-        reads.iter().map(of).fold(flags, Origin::max)
+        let bases = if base_read(instruction) { self.origins.bases() } else { Origin::Core };
+        reads.iter().map(of).fold(flags.max(bases), Origin::max)
     }
 
     /// The most uncertain of what the addresses that an instruction uses are computed from.

@@ -2,7 +2,7 @@
 
 use super::origins::is_zeroing;
 use crate::suffix::Origin;
-use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use x86::state::{RFLAGS_DF, State};
 
 /// A register or a piece of memory that an instruction uses.
@@ -78,6 +78,16 @@ impl Uses {
 /// The stack pointer and segments: their values are part of every push and say nothing about it.
 pub(super) fn keeps_origin(register: Register) -> bool {
     register.full_register() == Register::RSP || register.is_segment_register()
+}
+
+/// Whether an instruction reads the base of FS or GS as a value.
+pub(super) fn base_read(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Rdfsbase | Mnemonic::Rdgsbase)
+}
+
+/// Whether an instruction writes one. SWAPGS exchanges two, which are as sure together as before.
+pub(super) fn base_written(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Wrfsbase | Mnemonic::Wrgsbase)
 }
 
 /// Leaves out what only repeats the operands: the stack pointer, segments, and what a zeroing idiom "reads".

@@ -1,8 +1,8 @@
 //! The file format of a suffix: JSON. Everything read from it is checked.
 
 use super::{
-    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput,
-    SuffixSignal, Turn,
+    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixAnswer, SuffixError,
+    SuffixInput, SuffixSignal, Turn,
 };
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ use x86::xsave::{Layout, component};
 /// What the file says it is.
 const FORMAT: &str = "gretel-suffix";
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 /// A 64-bit number as a hexadecimal string.
 #[derive(Clone, Copy)]
@@ -66,15 +66,26 @@ struct Document {
     format: String,
     version: u32,
     registers: Registers,
+    inactive_gs: Option<Hex>,
     register_origins: RegisterOrigins,
     memory: Vec<Piece>,
     path: Vec<Hex>,
     inputs: Vec<Input>,
+    answers: Vec<Answer>,
     signals: Vec<Signal>,
     coverage: Coverage,
     forced: ForcedEnd,
     turns: Vec<Turn>,
     others: Vec<Other>,
+}
+
+/// As [`SuffixAnswer`].
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    step: usize,
+    value: Hex,
+    origin: Origin,
 }
 
 /// As [`OtherThread`].
@@ -213,6 +224,11 @@ fn document(suffix: &Suffix) -> Document {
         origin: input.origin,
         clock: HexBytes(input.clock.clone()),
     });
+    let answers = suffix.answers.iter().map(|read| Answer {
+        step: read.step,
+        value: Hex(read.value),
+        origin: read.origin,
+    });
     let signals = suffix.signals.iter().map(|signal| Signal {
         step: signal.step,
         thread: signal.thread,
@@ -233,10 +249,12 @@ fn document(suffix: &Suffix) -> Document {
         format: FORMAT.to_owned(),
         version: VERSION,
         registers: Registers::from(&suffix.start),
+        inactive_gs: suffix.inactive_gs.map(Hex),
         register_origins: suffix.registers.clone(),
         memory: memory.collect(),
         path: suffix.path.iter().copied().map(Hex).collect(),
         inputs: inputs.collect(),
+        answers: answers.collect(),
         signals: signals.collect(),
         coverage: suffix.coverage.clone(),
         forced: ForcedEnd {
@@ -265,6 +283,11 @@ fn checked(document: Document) -> Result<Suffix, String> {
     if document.inputs.iter().any(|input| ![0, TIME_BYTES].contains(&input.clock.0.len())) {
         return Err("the clock's page of a system call has another size".to_owned());
     }
+    if document.answers.iter().any(|read| read.step >= steps)
+        || document.answers.windows(2).any(|pair| pair[0].step >= pair[1].step)
+    {
+        return Err("what was given from outside is not on the path, or not in order".to_owned());
+    }
     if document.signals.iter().any(|signal| !(1..=steps).contains(&signal.step))
         || document.signals.windows(2).any(|pair| pair[0].step > pair[1].step)
     {
@@ -289,6 +312,11 @@ fn checked(document: Document) -> Result<Suffix, String> {
         origin: input.origin,
         clock: input.clock.0,
     });
+    let answers = document.answers.into_iter().map(|read| SuffixAnswer {
+        step: read.step,
+        value: read.value.0,
+        origin: read.origin,
+    });
     let signals = document.signals.into_iter().map(|signal| SuffixSignal {
         step: signal.step,
         thread: signal.thread,
@@ -300,10 +328,12 @@ fn checked(document: Document) -> Result<Suffix, String> {
     let others: Result<Vec<OtherThread>, String> = document.others.into_iter().map(checked_other).collect();
     Ok(Suffix {
         start,
+        inactive_gs: document.inactive_gs.map(|base| base.0),
         registers: document.register_origins,
         memory: memory?,
         path: document.path.into_iter().map(|rip| rip.0).collect(),
         inputs: inputs.collect(),
+        answers: answers.collect(),
         signals: signals.collect(),
         coverage: document.coverage,
         forced: Forced {
@@ -373,6 +403,7 @@ mod tests {
         start.fpu.opmask[2] = 0xf0;
         Suffix {
             start,
+            inactive_gs: Some(0x7f00_0040),
             registers: RegisterOrigins { flags: Origin::Chosen, ..RegisterOrigins::default() },
             memory: vec![StartMemory {
                 address: 0x7fff_0000,
@@ -388,6 +419,7 @@ mod tests {
                 origin: Origin::Forced,
                 clock: vec![3; TIME_BYTES],
             }],
+            answers: vec![SuffixAnswer { step: 0, value: 0x1_0000_0002, origin: Origin::Chosen }],
             signals: vec![SuffixSignal {
                 step: 2,
                 thread: 7,
@@ -431,7 +463,7 @@ mod tests {
         sample().save(&path).expect("saved");
         let good = std::fs::read_to_string(&path).expect("text");
         let cases = [
-            ("\"version\":6", "\"version\":5", "version 5"),
+            ("\"version\":7", "\"version\":6", "version 6"),
             ("\"steps\":1", "\"steps\":3", "more is forced"),
             ("\"step\":1", "\"step\":2", "not on the path"),
             ("\"origins\":\"kfc\"", "\"origins\":\"kf\"", "origins"),
@@ -439,6 +471,7 @@ mod tests {
             ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":9}", "no start"),
             ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":7}", "turns"),
             ("{\"step\":1,\"thread\":8}", "{\"step\":3,\"thread\":8}", "turns"),
+            ("\"step\":0,\"value\"", "\"step\":2,\"value\"", "given from outside is not on the path"),
             ("\"step\":2", "\"step\":3", "a signal is not on the path"),
             ("\"clock\":\"0303", "\"clock\":\"03", "another size"),
             ("\"0x401003\"", "\"401003\"", "hexadecimal"),

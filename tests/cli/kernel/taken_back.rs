@@ -3,6 +3,7 @@
 use super::{ABORTED, KERNEL, record};
 use crate::{Place, Ran, USAGE};
 use serde_json::Value;
+use std::fs;
 
 /// "pqrst" as an address.
 const ASTRAY: &str = "0x7473727170";
@@ -69,18 +70,18 @@ fn a_page_fault_in_ring_0_is_taken_back() {
     assert_eq!(result["metrics"]["path"]["equal"], true, "{}", result["metrics"]);
 }
 
-/// A division by zero without a handler ends the machine. Before it something was printed: the port is a place that the search does
-/// not go past.
+/// A division by zero without a handler ends the machine. Before it something was printed: what is sent to a port is the device's, and
+/// the search goes on.
 #[test]
-fn a_port_of_a_device_is_a_barrier() {
+fn what_is_sent_to_a_port_is_passed() {
     let place = crashed("divide");
     let result = as_json(&place.gretel(&["synth", "rec", "--json", "--explain"]));
     path_is_true(&result, 10);
     let crash = &result["listing"]["crash"];
     assert_eq!(crash["signal"], "divide error (#DE)");
     assert!(crash["function"].as_str().is_some_and(|function| function.starts_with("share")), "{crash}");
-    let barriers = result["explain"]["barriers"].as_array().expect("barriers");
-    assert!(barriers.iter().any(|barrier| barrier["why"] == "a port of a device"), "{barriers:?}");
+    let steps = result["listing"]["steps"].as_array().expect("steps");
+    assert!(steps.iter().filter(|step| step["text"] == "out dx, al").count() >= 2, "{steps:?}");
     assert_eq!(result["explain"]["windows_of"], "recording");
     // It makes no system calls that crumbs could tell of.
     assert_eq!(result["explain"]["crumbs"], Value::Null);
@@ -133,6 +134,52 @@ fn behind_a_page_that_is_cleared_the_search_goes_on() {
     let length = result["metrics"]["path"]["length"].as_u64();
     assert!(length > Some(50) && length <= Some(400), "{}", result["metrics"]);
     path_is_true(&result, 50);
+}
+
+/// The base of GS that SWAPGS brings is written as Linux writes a task's: it is followed, and compared at the end. What was given from
+/// outside on the way, by the time and a port, are inputs; a selector is the core's.
+#[test]
+fn a_switch_of_tasks_is_taken_back() {
+    let place = crashed("switch");
+    let ran = place.gretel(&["synth", "rec", "--json", "-o", "suffix.json", "--instructions", "300"]);
+    let result = as_json(&ran);
+    let summary = &result["listing"]["summary"];
+    assert_eq!((&summary["records"], &summary["given"]), (&32.into(), &32.into()), "{summary}");
+    let steps = result["listing"]["steps"].as_array().expect("steps");
+    let count = |text: &str| {
+        steps.iter().filter(|step| step["text"].as_str().is_some_and(|it| it.starts_with(text))).count()
+    };
+    assert!(count("swapgs") >= 8 && count("in al, dx") >= 4 && count("rdtsc") >= 8, "{steps:?}");
+    path_is_true(&result, 100);
+    let ran = place.gretel(&["verify", "suffix.json", "rec"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out(), ran.err);
+
+    // Time does not go back, and what is asked for is given.
+    let whole = fs::read_to_string(place.path("suffix.json")).unwrap();
+    let mut suffix: Value = serde_json::from_str(&whole).expect("a suffix");
+    let answers = suffix["answers"].as_array_mut().expect("answers");
+    let is_time = |it: &Value| {
+        it["step"].as_u64().is_some_and(|n| steps[usize::try_from(n).unwrap()]["text"] == "rdtsc")
+    };
+    let late = answers.iter_mut().find(|it| is_time(it)).expect("a time stamp");
+    late["value"] = "0x7fffffffffff".into();
+    fs::write(place.path("late.json"), suffix.to_string()).unwrap();
+    let ran = place.gretel(&["verify", "late.json", "rec"]);
+    assert!(ran.code != 0 && ran.out().contains("a time that lies before"), "{}{}", ran.out(), ran.err);
+    suffix["answers"] = Value::Array(Vec::new());
+    fs::write(place.path("none.json"), suffix.to_string()).unwrap();
+    let ran = place.gretel(&["verify", "none.json", "rec"]);
+    assert!(ran.code != 0 && ran.out().contains("reads the machine"), "{}{}", ran.out(), ran.err);
+
+    // A suffix that goes through no SWAPGS begins with the base that it ends with, and with another one it leads elsewhere.
+    let ran = place.gretel(&["synth", "rec", "-o", "short.json", "--records", "0", "--instructions", "5"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let short = fs::read_to_string(place.path("short.json")).unwrap();
+    let other = short.replacen("\"inactive_gs\":\"0xf040\"", "\"inactive_gs\":\"0xf041\"", 1);
+    assert_ne!(short, other);
+    fs::write(place.path("short.json"), other).unwrap();
+    let ran = place.gretel(&["verify", "short.json", "rec"]);
+    assert!(ran.code == 1 && ran.out().contains("registers of the system"), "{}{}", ran.out(), ran.err);
 }
 
 /// A call of an address that is not canonical: what lies below the stack is what older instructions have left there, since the machine's
