@@ -104,3 +104,60 @@ fn system_calls_are_caught_in_both_directions() {
         ],
     );
 }
+
+/// Executes itself and exits; or crashes while a thread waits for what does not come.
+const LAST: &str = r#"
+    #include <pthread.h>
+    #include <unistd.h>
+    static int ends[2];
+    static void *waits(void *byte) { read(ends[0], byte, 1); return 0; }
+    int main(int arguments, char **named) {
+        char byte;
+        pthread_t thread;
+        if (arguments == 1) execl(named[0], named[0], "again", "and exit", NULL);
+        if (arguments == 3) _exit(3);
+        pipe(ends);
+        pthread_create(&thread, 0, waits, &byte);
+        usleep(100000);
+        return *(volatile char *)8;
+    }"#;
+
+#[test]
+fn a_call_that_does_not_return_is_caught_before_it() {
+    if !has_gdb("gdb with catch syscall") {
+        return;
+    }
+    let place = Place::new();
+    if place.compile("last", LAST).is_none() {
+        return;
+    }
+    let ran = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./last"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    let commands = [
+        "catch syscall execve",
+        "continue",
+        "delete",
+        "catch syscall exit_group",
+        "continue",
+        "print (long)$rdi",
+        "continue",
+        "reverse-continue",
+        "print (long)$rdi",
+    ];
+    let ran = gdb(&place, &["rec", "--at", "start"], &commands);
+    in_order(
+        &ran,
+        &[
+            "(call to syscall execve)",
+            "(call to syscall exit_group)",
+            " = 3",
+            "No more reverse-execution history",
+            "(call to syscall exit_group)",
+            " = 3",
+        ],
+    );
+    let ran = place.gretel(&["record", "--engine", "soft", "-o", "waits", "--", "./last", "wait"]);
+    assert_eq!(ran.code, 128 + 11, "{}", ran.err);
+    let ran = gdb(&place, &["waits"], &["catch syscall read", "reverse-continue", "print (long)$rdx"]);
+    in_order(&ran, &["(call to syscall read)", " = 1"]);
+}
