@@ -286,8 +286,7 @@ fn last_before(
     let mut stop = travel.backward(lookout).map_err(failure)?;
     while matches!(stop, Stop::Begin) {
         let child = travel.followed();
-        travel.seek(*at).map_err(failure)?;
-        let Some(parent) = travel.seek_start_of(child).map_err(failure)? else { return Ok(None) };
+        let Some(parent) = travel.seek_start_of(child, *at).map_err(failure)? else { return Ok(None) };
         say!(
             "gretel: process {child} has not written to them since {parent} forked it at {}: this is about {parent} before that",
             travel.position()

@@ -131,7 +131,8 @@ impl Travel {
             }
             let last = match narrowed {
                 Some(pages) => {
-                    let (last, was_worth_it) = self.last_store_before(lookout, end, pages, wanted)?;
+                    let (last, was_worth_it) =
+                        self.last_store_before(lookout, (end, takes), pages, wanted)?;
                     narrows = was_worth_it;
                     last
                 }

@@ -24,6 +24,9 @@ pub(super) const LONG: Duration = Duration::from_millis(300);
 /// many: each time the program runs through them once.
 const FIRST: u64 = 16;
 const MORE: u64 = 8;
+/// Where pages are stored to nearly all the time, a stretch that takes less than so many such ones is looked through store by store, at a
+/// tenth of the speed.
+const FEW: u32 = 4;
 /// Checkpoints on the way to the last stores are no nearer than this.
 const APART: Duration = Duration::from_millis(150);
 /// Pages that are stored to in one segment after the other are looked at after every so many of them.
@@ -103,13 +106,13 @@ impl Travel {
     pub(super) fn last_store_before(
         &mut self,
         lookout: &Lookout,
-        end: Position,
+        (end, takes): (Position, Duration),
         pages: &[(i32, Virt)],
         wanted: Wanted<'_>,
     ) -> Result<(Found, bool), ReplayError> {
         // Nobody compares what lies between two checkpoints that are kept here.
         self.process_mut().memory_mut().copy_alone(false);
-        let found = self.last_store_of(lookout, end, pages, wanted);
+        let found = self.last_store_of(lookout, (end, takes), pages, wanted);
         self.process_mut().memory_mut().copy_alone(true);
         found
     }
@@ -117,7 +120,7 @@ impl Travel {
     fn last_store_of(
         &mut self,
         lookout: &Lookout,
-        end: Position,
+        (end, takes): (Position, Duration),
         pages: &[(i32, Virt)],
         wanted: Wanted<'_>,
     ) -> Result<(Found, bool), ReplayError> {
@@ -126,7 +129,8 @@ impl Travel {
         let Stored { mut stretches, changed } = self.stored_to_in(lookout, end, pages)?;
         let stored: u64 = stretches.iter().map(events_of).sum();
         let is_seldom = stored <= all / 2;
-        let by_changes = !is_seldom && self.looks_for_changes;
+        let is_short = takes < self.narrows_from.saturating_mul(FEW);
+        let by_changes = !is_seldom && !is_short && self.looks_for_changes;
         tracing::debug!(
             events = all,
             stored,
@@ -150,7 +154,7 @@ impl Travel {
             most *= MORE;
         }
         if !by_changes {
-            return Ok((None, is_seldom));
+            return Ok((None, is_seldom || self.looks_for_changes));
         }
         for stretch in changed.iter().rev().filter(|(from, _)| *from < unseen) {
             let found = self.last_in(std::slice::from_ref(stretch), lookout, wanted)?;

@@ -1,7 +1,6 @@
 //! The processes of a recording: where each ran, and which there are.
 
 use super::Travel;
-use crate::engine::Until;
 use crate::position::Position;
 use crate::replay::ReplayError;
 use std::collections::BTreeMap;
@@ -26,7 +25,8 @@ impl Travel {
             if self.process().pid() == pid {
                 last = Some(self.position());
             }
-            self.walk(Until::Exit)?;
+            // At full speed, with checkpoints.
+            self.seek(Position { event: self.position().event + 1, retired: 0 })?;
         }
         Ok(match last {
             Some(last) => self.seek(last)? == last,
@@ -48,17 +48,19 @@ impl Travel {
         Ok(true)
     }
 
-    /// From where a process lives, goes to behind the call that started it. Gives the process that made the call, whose memory it began
-    /// with; `None` for one that the recording begins with.
+    /// Goes to behind the call that started a process, which lives at this position. Gives the process that made the call, whose memory it
+    /// began with; `None` for one that the recording begins with.
     ///
     /// # Errors
     /// At the first difference to the recording.
-    pub fn seek_start_of(&mut self, pid: i32) -> Result<Option<i32>, ReplayError> {
-        let here = self.position();
+    pub fn seek_start_of(&mut self, pid: i32, lives: Position) -> Result<Option<i32>, ReplayError> {
         let mut calls = self.calls(&STARTS)?;
-        calls.retain(|(event, _)| *event <= here.event);
-        self.seek(self.begin())?;
-        if self.process().space_of(pid).is_some() {
+        calls.retain(|(event, _)| *event <= lives.event);
+        let begin = self.begin();
+        if pid == self.process().first_pid()
+            || begin > Position::default()
+                && self.seek(begin).map(|_| self.process().space_of(pid).is_some())?
+        {
             return Ok(None);
         }
         // Behind the first of them behind which it lives.
