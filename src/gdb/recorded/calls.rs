@@ -121,9 +121,7 @@ impl Recorded {
             true => Stop::End,
             false => self.travel.step_of(task, &Lookout::default(), &mut |_, _| false)?,
         };
-        // Who is ended with its process while it waits is loaded once more, behind the call.
-        let goes_on =
-            !self.travel.ended() && self.travel.process().cpu().regs().rip == regs.rip.wrapping_add(SYSCALL);
+        let goes_on = self.travel.process().cpu().regs().rip == regs.rip.wrapping_add(SYSCALL);
         let behind = (goes_on && returned == Stop::There).then(|| self.travel.position());
         let is_call = by.tid == task && before < begun && returned != Stop::Asked;
         Ok(is_call.then_some(Call { by, number, before, behind }))
