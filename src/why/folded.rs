@@ -4,8 +4,8 @@
 //! where the step that wants it is in the same function, and what it was copied from takes its place. So is a register that a function
 //! saves and takes back: its caller has it as it was. A store of some bytes alone of what is loaded later is no such copy. What moves the
 //! stack pointer by a constant is left out wherever it is. What a hash function computes is left out as well: what comes of it is as good
-//! as random, and what the value was made of is the key that was hashed. A loop that makes a value byte by byte is one step, which has run several
-//! times.
+//! as random, and what the value was made of is the key that was hashed. A loop that makes a value byte by byte is one step, which has run
+//! several times.
 
 use crate::symbols::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
