@@ -34,7 +34,8 @@ const LARGEST: u64 = 1 << 16;
 /// Show who wrote a variable, or some bytes of memory, last before the end, or before a position
 ///
 /// Goes back from there over checkpoints of the replay to the last instruction that stored to any of these bytes, or the
-/// last system call that changed them. A store counts even where it changes nothing.
+/// last system call that changed them. A store counts even where it changes nothing, but for stretches in which the page that the bytes
+/// are on is stored to all the time: that is said, and with --exact it counts there, too.
 ///
 /// An expression is what C and C++ write: names, . -> * & [] + -. Names are looked up where the program stands, at the end or before
 /// the position, in the innermost call that knows them; main::count is that of main.
@@ -57,6 +58,9 @@ pub(crate) struct LastWriteArgs {
     /// Only what comes before this: an event by its number, or EVENT+INSTRUCTIONS (default: the end)
     #[arg(long, value_name = "POSITION")]
     before: Option<Position>,
+    /// Find each store, however long it takes: also one that changes nothing, in a page that is stored to all the time
+    #[arg(long)]
+    exact: bool,
     /// So many, the newest first
     #[arg(long, default_value_t = 1, value_name = "N")]
     count: u64,
@@ -226,12 +230,17 @@ impl Asked {
 pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
     let Opened { followed, lookout, range } = args.place.open(Access::Write, true, args.before)?;
     let Followed { mut travel, mut symbols, code } = followed;
+    travel.look_for_changes(!args.exact);
     let mut at = travel.position();
     for n in 0..args.count {
         let found = waited_for("looking for the store before", || {
             last_before(&mut travel, &mut symbols, &mut at, &lookout, &range)
         });
-        let Some(found) = found? else {
+        let found = found?;
+        if let Some(note) = passed_over(&travel) {
+            say!("gretel: {note}; --exact looks for them");
+        }
+        let Some(found) = found else {
             if args.place.json && n == 0 {
                 print(format_args!("{}\n", Value::Null))?;
             }
@@ -252,6 +261,15 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
     Ok(code)
 }
 
+/// What the last way back over stores has not looked for, if anything.
+pub(crate) fn passed_over(travel: &Travel) -> Option<String> {
+    let (from, to) = travel.passed_over()?;
+    Some(format!(
+        "from {from} to {to} the page of these bytes is stored to all the time: stores that left the bytes as they were from one event to \
+         the next were not looked for"
+    ))
+}
+
 /// The last write before `at`, which is where one stands; `at` is that of the write afterwards.
 fn last_before(
     travel: &mut Travel,
@@ -265,9 +283,17 @@ fn last_before(
         *at = before;
         return Ok(Some(found));
     }
-    let stop = travel.backward(lookout).map_err(failure)?;
-    if matches!(stop, Stop::Begin) {
-        return Ok(None);
+    let mut stop = travel.backward(lookout).map_err(failure)?;
+    while matches!(stop, Stop::Begin) {
+        let child = travel.followed();
+        let Some(parent) = travel.seek_start_of(child, *at).map_err(failure)? else { return Ok(None) };
+        say!(
+            "gretel: process {child} has not written to them since {parent} forked it at {}: this is about {parent} before that",
+            travel.position()
+        );
+        *at = travel.position();
+        travel.follow(parent);
+        stop = travel.backward(lookout).map_err(failure)?;
     }
     let found = Found::before(travel, symbols, stop, range).map_err(failure)?;
     *at = found.position;

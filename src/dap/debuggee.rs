@@ -88,7 +88,9 @@ impl Debuggee {
         let machine = engine::open(engine, for_replay()).map_err(|it| it.to_string())?;
         let symbols = Symbols::of(dir);
         sandbox::enter();
-        let travel = Travel::open(&recording, machine).map_err(|it| failure(it).to_string())?;
+        let mut travel = Travel::open(&recording, machine).map_err(|it| failure(it).to_string())?;
+        // What an editor offers is to break where a value changes.
+        travel.look_for_changes(true);
         let mut said = travel.timeline().replay().shelf().notes().to_vec();
         let mut debuggee = Debuggee {
             travel,

@@ -1,6 +1,7 @@
 //! The debug console: what gretel adds to expressions.
 
 use super::debuggee::{Debuggee, Reason, elsewhere};
+use crate::accesses::passed_over;
 use crate::replay::failure;
 use vmm::engine::lookout::{Access, Lookout, Watch};
 use vmm::position::Position;
@@ -68,6 +69,7 @@ impl Debuggee {
         let here = self.travel.position();
         let failed = |error: ReplayError| failure(error).to_string();
         let stop = self.travel.backward(&Lookout { at: Vec::new(), data }).map_err(failed)?;
+        let note = passed_over(&self.travel).map(|note| format!("; {note}")).unwrap_or_default();
         let said = match stop {
             Stop::Accessed(accessed) => {
                 let place = self.known.symbols.place(accessed.rip).map(|place| place.to_string());
@@ -77,9 +79,9 @@ impl Debuggee {
             Stop::Asked => return Ok(Done::Said("interrupted".to_owned())),
             _ => {
                 self.travel.seek(here).map_err(failed)?;
-                return Ok(Done::Said("not written since the recording's beginning".to_owned()));
+                return Ok(Done::Said(format!("not written since the recording's beginning{note}")));
             }
         };
-        Ok(Done::Moved(format!("{} at {}", said.trim_end(), self.when()), Reason::Step))
+        Ok(Done::Moved(format!("{} at {}{note}", said.trim_end(), self.when()), Reason::Step))
     }
 }

@@ -1,7 +1,7 @@
 //! What `monitor` asks for in gdb: where one is in the recording, and going elsewhere.
 
 use super::recorded::Recorded;
-use crate::accesses::Asked;
+use crate::accesses::{Asked, passed_over};
 use crate::calls::{self, Functions, Range};
 use crate::events;
 use crate::log::say;
@@ -211,6 +211,7 @@ fn last_write(recorded: &mut Recorded, asked: &Asked) -> Result<String, ReplayEr
     let data = vec![Watch { range: asked.range.clone(), access: Access::Write }];
     recorded.moved();
     let stop = recorded.travel.backward(&Lookout { at: Vec::new(), data })?;
+    let note = passed_over(&recorded.travel).map(|note| note + "\n").unwrap_or_default();
     if asked.json {
         return match stop {
             Stop::Accessed(_) | Stop::Changed(_) => {
@@ -227,7 +228,7 @@ fn last_write(recorded: &mut Recorded, asked: &Asked) -> Result<String, ReplayEr
         Stop::Asked => "interrupted\n".to_owned(),
         _ => "not written since the beginning\n".to_owned(),
     };
-    Ok(found + &when(recorded, false))
+    Ok(found + &note + &when(recorded, false))
 }
 
 /// The last calls of a function that began before here; afterwards one stands here again.

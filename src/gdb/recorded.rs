@@ -81,7 +81,9 @@ impl World for Here<'_> {
 }
 
 impl Recorded {
-    pub(super) fn new(travel: Travel, symbols: Symbols) -> Recorded {
+    pub(super) fn new(mut travel: Travel, symbols: Symbols) -> Recorded {
+        // gdb itself stops at no store that changes nothing.
+        travel.look_for_changes(true);
         let told_crash = travel.ended();
         let (pending, view, images, forks) = (VecDeque::new(), None, Images::default(), Forks::default());
         let (said_damage, source, calls) = (false, None, Calls::default());

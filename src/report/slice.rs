@@ -76,7 +76,11 @@ pub(super) fn section(why: &Value) -> String {
     }
     html.raw("</ol>\n");
     let count = |of: &str| why[of].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    let left_out = LeftOut { copies: count("copies_left_out"), moves: count("moves_left_out") };
+    let left_out = LeftOut {
+        copies: count("copies_left_out"),
+        moves: count("moves_left_out"),
+        hashes: count("hashes_left_out"),
+    };
     if let Some(words) = left_out.words("gretel why --all") {
         html.element("p", "note", &words);
     }

@@ -85,6 +85,12 @@ impl Place {
         self.function.as_ref().map(|(name, _)| name.as_str())
     }
 
+    /// Whether a function of these parts of names is there, or was inlined there.
+    pub(crate) fn is_within(&self, parts: &[&str]) -> bool {
+        let inlined = self.source.iter().filter_map(|frame| frame.function.as_deref());
+        self.function().into_iter().chain(inlined).any(|name| parts.iter().any(|part| name.contains(part)))
+    }
+
     /// Whether a function begins there.
     pub(crate) fn is_beginning(&self) -> bool {
         self.function.as_ref().is_some_and(|(_, offset)| *offset == 0)

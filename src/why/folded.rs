@@ -3,8 +3,9 @@
 //! A value is copied from register to register and saved on the stack and taken back many times in one function. Such a step is left out
 //! where the step that wants it is in the same function, and what it was copied from takes its place. So is a register that a function
 //! saves and takes back: its caller has it as it was. A store of some bytes alone of what is loaded later is no such copy. What moves the
-//! stack pointer by a constant is left out wherever it is. A loop that makes a value byte by byte is one step, which has run several
-//! times.
+//! stack pointer by a constant is left out wherever it is. What a hash function computes is left out as well: what comes of it is as good
+//! as random, and what the value was made of is the key that was hashed. A loop that makes a value byte by byte is one step, which has run
+//! several times.
 
 use crate::symbols::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,7 +23,12 @@ pub(crate) struct LeftOut {
     pub(crate) copies: usize,
     /// Moves of the stack pointer.
     pub(crate) moves: usize,
+    /// Steps of hash functions.
+    pub(crate) hashes: usize,
 }
+
+/// Of functions that hash keys: Rust's tables, libstdc++'s, CPython's.
+const HASHES: [&str; 4] = ["::make_hash", "core::hash::sip", "_Hash_bytes", "siphash13"];
 
 impl LeftOut {
     /// That steps are not shown, and what shows them; `None` where all are.
@@ -34,8 +40,9 @@ impl LeftOut {
         };
         let copies = one_or_more(self.copies, "copy within a function", "copies within a function");
         let moves = one_or_more(self.moves, "move of the stack pointer", "moves of the stack pointer");
-        let what: Vec<String> = copies.into_iter().chain(moves).collect();
-        let are = if self.copies + self.moves == 1 { "is" } else { "are" };
+        let hashes = one_or_more(self.hashes, "step of a hash function", "steps of hash functions");
+        let what: Vec<String> = copies.into_iter().chain(moves).chain(hashes).collect();
+        let are = if self.copies + self.moves + self.hashes == 1 { "is" } else { "are" };
         (!what.is_empty()).then(|| format!("{} {are} left out ({how})", what.join(" and ")))
     }
 }
@@ -52,7 +59,9 @@ impl Folded {
     /// All that say something; or simply all.
     pub(super) fn of<At>(slice: &Slice<At>, places: &[Option<Place>], all: bool) -> Folded {
         let functions: Vec<_> = places.iter().map(function).collect();
-        let hidden = if all { BTreeSet::new() } else { hidden(slice, &functions) };
+        let hashes = if all { BTreeSet::new() } else { hashes(slice, places) };
+        let mut hidden = if all { BTreeSet::new() } else { hidden(slice, &functions) };
+        hidden.extend(&hashes);
         let wanted = wanted(slice, &hidden);
         let mut steps: Vec<Step> = Vec::new();
         let mut step_of: BTreeMap<usize, usize> = BTreeMap::new();
@@ -85,8 +94,10 @@ impl Folded {
             let from = from.map(|(role, number)| (role, step_of[&number]));
             step.sources = from.filter(|(_, source)| *source != number).collect();
         }
-        let moves = hidden.iter().filter(|number| slice.nodes[**number].writer.moves_stack()).count();
-        Folded { steps, left_out: LeftOut { copies: hidden.len() - moves, moves } }
+        let others = hidden.difference(&hashes);
+        let moves = others.filter(|number| slice.nodes[**number].writer.moves_stack()).count();
+        let copies = hidden.len() - hashes.len() - moves;
+        Folded { steps, left_out: LeftOut { copies, moves, hashes: hashes.len() } }
     }
 }
 
@@ -108,6 +119,17 @@ fn function(place: &Option<Place>) -> Option<String> {
 fn is_copy<At>(node: &Node<At>) -> bool {
     matches!(node.writer.made, Made::Instruction(_))
         && node.writer.given.values().all(|(_, origin)| origin.copied)
+}
+
+/// What is computed in hash functions, but for what the slice is about.
+fn hashes<At>(slice: &Slice<At>, places: &[Option<Place>]) -> BTreeSet<usize> {
+    let is_hash = |number: usize| {
+        let made = &slice.nodes[number].writer.made;
+        matches!(made, Made::Instruction(_))
+            && places[number].as_ref().is_some_and(|place| place.is_within(&HASHES))
+    };
+    let is_root = |number: usize| slice.roots.iter().any(|root| root.node == number);
+    (0..slice.nodes.len()).filter(|number| is_hash(*number) && !is_root(*number)).collect()
 }
 
 /// What says nothing: the copies each of whose users is in the same function, what is saved and taken back, what moves the stack pointer.

@@ -4,7 +4,7 @@
 //! its handler was called for before that, [`chosen`] what to ask next where it is a constant, [`said`] what it said then, [`sender`] who
 //! else sent the signal, [`table`] what to ask next where the value is a table's. [`shown`] is how a slice ([`vmm::slice`]) is printed;
 //! [`folded`] leaves out the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a synthesized
-//! execution the same, and [`gave_up`] what made it abort.
+//! execution the same, and [`gave_up`] what made it abort. [`freed`] is what `free` was given that made it abort.
 
 mod blamed;
 mod callers;
@@ -12,6 +12,7 @@ mod caught;
 mod chosen;
 mod decided;
 mod folded;
+mod freed;
 mod gave_up;
 mod question;
 mod said;
@@ -199,6 +200,10 @@ fn of_recording(args: &Args) -> Outcome {
         say!(
             "gretel: the value is from a table; what chose the entry: gretel why {dir} --of {register} --at {at}{whose}"
         );
+    }
+    if let Some(address) = freed::refused(travel, &symbols, &question).map_err(failure)? {
+        let dir = shell::word(&args.input);
+        say!("gretel: next: gretel heap {dir} {address:#x}, who allocated that memory and who freed it");
     }
     Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
 }

@@ -140,6 +140,7 @@ impl<At: Copy + Ord + Display> View<'_, At> {
             "steps": steps,
             "copies_left_out": folded.left_out.copies,
             "moves_left_out": folded.left_out.moves,
+            "hashes_left_out": folded.left_out.hashes,
             "cut": self.slice.cut.is_some(),
         });
         print(format_args!("{object:#}\n")).map(drop)

@@ -215,3 +215,20 @@ fn without_an_allocator_there_is_no_history() {
     assert_eq!(ran.code, USAGE, "{}", ran.err);
     assert!(ran.err.contains("no function that is called malloc"), "{}", ran.err);
 }
+
+#[test]
+fn why_of_a_free_that_was_refused_leads_to_the_history() {
+    let place = Place::new();
+    if place.compile("glibc", PROGRAM).is_none() {
+        return;
+    }
+    for does in ["double", "inside"] {
+        let history = history(&place, "./glibc", does, 0, "soft");
+        let address = history["address"].as_str().and_then(|it| it.strip_prefix("0x")).expect("an address");
+        let address = u64::from_str_radix(address, 16).expect("an address");
+        let given = if does == "inside" { address + 8 } else { address };
+        let ran = place.gretel(&["why", "rec"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains(&format!("next: gretel heap rec {given:#x},")), "{does}: {}", ran.err);
+    }
+}

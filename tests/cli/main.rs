@@ -26,6 +26,7 @@ mod heap;
 mod hidden;
 mod hostile;
 mod index;
+mod inherited;
 mod kept;
 mod kernel;
 mod limits;

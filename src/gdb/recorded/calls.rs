@@ -22,6 +22,9 @@ const ALL: std::ops::Range<i64> = 0..600;
 /// So many bytes are the instruction.
 const SYSCALL: u64 = 2;
 
+/// `exit` and `exit_group`, behind which a task runs no more: where it would is not looked for up to the recording's end.
+const ENDS: [u64; 2] = [60, 231];
+
 /// A system call: who made it, and the positions before and behind it; a signal's handler has no end of a call before it.
 #[derive(Clone, Copy)]
 struct Call {
@@ -101,11 +104,11 @@ impl Recorded {
         of_task.into_iter().flat_map(near).collect()
     }
 
-    /// Goes to before a task's call, and to where it has returned, which may be long after that; none where it does not return, or is
-    /// no call of the task's.
+    /// Goes to before a task's call, and to where it has returned, which may be long after that, or nowhere; none where it is no call of
+    /// the task's.
     fn look_at(&mut self, event: u64, task: i32) -> Result<Option<Call>, ReplayError> {
         let begun = self.travel.seek(Position { event, retired: 0 })?;
-        if begun.event < event || self.travel.ended() {
+        if begun.event < event {
             return Ok(None);
         }
         self.travel.step_back_of(task)?;
@@ -114,10 +117,13 @@ impl Recorded {
         let number = regs.gpr[usize::from(Gpr::RAX.0)];
         let by = Id { pid: process.pid(), tid: process.thread() };
         let before = self.travel.position();
-        let returned = self.travel.step_of(task, &Lookout::default(), &mut |_, _| false)?;
+        let returned = match ENDS.contains(&number) {
+            true => Stop::End,
+            false => self.travel.step_of(task, &Lookout::default(), &mut |_, _| false)?,
+        };
         let goes_on = self.travel.process().cpu().regs().rip == regs.rip.wrapping_add(SYSCALL);
-        let behind = goes_on.then(|| self.travel.position());
-        let is_call = by.tid == task && before < begun && returned == Stop::There;
+        let behind = (goes_on && returned == Stop::There).then(|| self.travel.position());
+        let is_call = by.tid == task && before < begun && returned != Stop::Asked;
         Ok(is_call.then_some(Call { by, number, before, behind }))
     }
 }

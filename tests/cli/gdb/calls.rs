@@ -104,3 +104,47 @@ fn system_calls_are_caught_in_both_directions() {
         ],
     );
 }
+
+/// Executes itself, and exits.
+const LAST: &str = r#"
+    #include <unistd.h>
+    int main(int arguments, char **named) {
+        if (arguments == 1) execl(named[0], named[0], "again", NULL);
+        _exit(3);
+    }"#;
+
+#[test]
+fn a_call_that_does_not_return_is_caught_before_it() {
+    if !has_gdb("gdb with catch syscall") {
+        return;
+    }
+    let place = Place::new();
+    if place.compile("last", LAST).is_none() {
+        return;
+    }
+    let ran = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./last"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    let commands = [
+        "catch syscall execve",
+        "continue",
+        "delete",
+        "catch syscall exit_group",
+        "continue",
+        "print (long)$rdi",
+        "continue",
+        "reverse-continue",
+        "print (long)$rdi",
+    ];
+    let ran = gdb(&place, &["rec", "--at", "start"], &commands);
+    in_order(
+        &ran,
+        &[
+            "(call to syscall execve)",
+            "(call to syscall exit_group)",
+            " = 3",
+            "No more reverse-execution history",
+            "(call to syscall exit_group)",
+            " = 3",
+        ],
+    );
+}

@@ -22,7 +22,7 @@ impl AddressSpace {
     pub(crate) fn hold_page(&mut self, memory: &mut Memory, address: Virt) -> Option<Phys> {
         let frame = self.private_frame(memory, address)?;
         let rights = self.mappings.find(address).map(|(_, mapping)| mapping.rights)?;
-        memory.frames_mut().share(frame);
+        memory.hold_page(frame);
         let entry = self.entry_rights(memory, address, frame, rights);
         let stale = self.tables.protect(memory.ram_mut(), address, entry);
         memory.invalidate(stale);

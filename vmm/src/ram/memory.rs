@@ -26,6 +26,8 @@ pub struct Memory {
     copied: u64,
     /// Whether each page is copied for itself alone.
     copies_alone: bool,
+    /// The frames of pages that are.
+    held: Vec<Phys>,
     /// What the kernel writes, if somebody wants to know.
     written: Option<Vec<Written>>,
 }
@@ -63,6 +65,7 @@ impl Memory {
             files: FileFrames::default(),
             copied: 0,
             copies_alone: false,
+            held: Vec::new(),
             written: None,
         })
     }
@@ -84,15 +87,29 @@ impl Memory {
         self.written.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// From now on no page is copied because others beside it are: a frame that is another one than at a checkpoint says that
+    /// Whether no page is copied from now on because others beside it are: a frame that is another one than at a checkpoint says then that
     /// something was stored to its page. That costs a fault for each page in place of seven for sixty-four.
-    pub(crate) fn copy_alone(&mut self) {
-        self.copies_alone = true;
+    pub(crate) fn copy_alone(&mut self, alone: bool) {
+        self.copies_alone = alone;
     }
 
-    /// Whether that is so.
-    pub(crate) fn copies_alone(&self) -> bool {
-        self.copies_alone
+    /// Whether this page, or any page where none is named, is not copied because others beside it are.
+    pub(crate) fn copies_alone(&self, frame: Option<Phys>) -> bool {
+        self.copies_alone || frame.is_some_and(|frame| self.held.contains(&frame))
+    }
+
+    /// Counts an owner more of this page's frame, who is to see from it alone whether somebody has stored to the page.
+    pub(crate) fn hold_page(&mut self, frame: Phys) {
+        self.frames.share(frame);
+        self.held.push(frame);
+    }
+
+    /// That owner has seen it.
+    pub(crate) fn let_page_go(&mut self, frame: Phys) {
+        if let Some(at) = self.held.iter().position(|held| *held == frame) {
+            self.held.swap_remove(at);
+        }
+        self.frames.release(frame);
     }
 
     /// The bytes.

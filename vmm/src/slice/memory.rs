@@ -339,9 +339,11 @@ impl Recorded<'_> {
             false => self.birth(place.pid)?,
         };
         if let Some(birth) = birth {
+            self.travel.seek(birth.at)?;
+            let values = self.values_at(birth.parent, bytes);
             let copy = |byte: &Byte| {
                 let origin = Origin { copied: true, value: [*byte].into(), ..Origin::default() };
-                (*byte, (None, origin))
+                (*byte, (values.get(byte).copied().flatten(), origin))
             };
             let given = bytes.iter().map(copy).collect();
             let (at, from, made) = (birth.at, birth.parent, Made::Started);

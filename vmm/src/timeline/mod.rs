@@ -132,7 +132,7 @@ impl Timeline {
 
     /// From now on the frames at two checkpoints say of each page by itself whether something was stored to it in between.
     pub(crate) fn tell_stores_apart(&mut self) {
-        self.replay.process_mut().memory_mut().copy_alone();
+        self.replay.process_mut().memory_mut().copy_alone(true);
     }
 
     /// The replay, where it stands; the checkpoints are given up.
@@ -224,6 +224,14 @@ impl Timeline {
         let progress = self.replay.step_until(until)?;
         self.ended = progress == Progress::Done;
         self.exact = self.counts() || self.replay.events() > events;
+        Ok(progress)
+    }
+
+    /// Runs to the next exit, however that is fastest, and keeps no checkpoint.
+    pub(crate) fn exit(&mut self) -> Result<Progress, ReplayError> {
+        let before = Instant::now();
+        let progress = self.step_until(Until::Exit)?;
+        self.spent += before.elapsed();
         Ok(progress)
     }
 

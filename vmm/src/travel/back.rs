@@ -86,7 +86,7 @@ impl Travel {
         wanted: Wanted<'_>,
     ) -> Result<Stop, ReplayError> {
         let here = self.position();
-        self.comes_from = here;
+        (self.comes_from, self.passed_over) = (here, None);
         let pages = self.stored_to(lookout);
         let pages = pages.as_deref();
         let mut behind = Behind { versions: self.versions(pages, here), frames: self.hold(pages) };
@@ -131,7 +131,8 @@ impl Travel {
             }
             let last = match narrowed {
                 Some(pages) => {
-                    let (last, was_worth_it) = self.last_store_before(lookout, end, pages, wanted)?;
+                    let (last, was_worth_it) =
+                        self.last_store_before(lookout, (end, takes), pages, wanted)?;
                     narrows = was_worth_it;
                     last
                 }

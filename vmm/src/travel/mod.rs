@@ -97,6 +97,10 @@ pub struct Travel {
     prepared: Option<Position>,
     /// How long a stretch is in which segments with stores are found first.
     narrows_from: Duration,
+    /// Of pages that are stored to all the time changes are looked for, and not each store.
+    looks_for_changes: bool,
+    /// Between which positions the last way back has done so.
+    passed_over: Option<(Position, Position)>,
     /// Where the way back began that is being gone, or was.
     comes_from: Position,
 }
@@ -126,6 +130,8 @@ impl Travel {
             scouted,
             prepared: None,
             narrows_from: narrow::LONG,
+            looks_for_changes: false,
+            passed_over: None,
             comes_from: Position::default(),
         })
     }
@@ -160,6 +166,19 @@ impl Travel {
         all.at.dedup();
         self.followed = Followed::Each(own);
         all
+    }
+
+    /// Whether it is enough to find where watched bytes have changed from one event to the next, in long stretches in which their pages
+    /// are stored to nearly all the time: at the speed of the processor that recorded. Each store is found there otherwise, at a tenth of
+    /// that.
+    pub fn look_for_changes(&mut self, enough: bool) {
+        self.looks_for_changes = enough;
+    }
+
+    /// Between which positions the last way back has looked for such changes alone.
+    #[must_use]
+    pub fn passed_over(&self) -> Option<(Position, Position)> {
+        self.passed_over
     }
 
     /// Whether journeys stop where the kernel does what is noted ([`Process::noted`]). Who goes back is to want none of it.
@@ -433,7 +452,7 @@ impl Travel {
 
     /// Runs to the next exit, however that is fastest, and keeps no checkpoint.
     pub(crate) fn exit(&mut self) -> Result<Progress, ReplayError> {
-        self.timeline.step_until(Until::Exit)
+        self.timeline.exit()
     }
 
     /// What has retired, as the bounds of runs are counted.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A byte for each that is watched, of each process that is followed and was loaded so far or is named by who follows; none where
 /// nothing is mapped.
+#[derive(PartialEq, Eq)]
 pub(super) struct Watched(BTreeMap<i32, Vec<Vec<Option<u8>>>>);
 
 impl Watched {

@@ -56,6 +56,8 @@ fn a_store_long_ago_is_found_without_what_lies_between() {
         let recording = recorded_with_checkpoints(&program, recorder, 6);
         for replayer in engines() {
             let mut with = Travel::open(&recording, machine(replayer)).unwrap();
+            // Who narrows a stretch keeps checkpoints in it.
+            with.narrow_from(Duration::MAX);
             with.seek_end().unwrap();
             let at_end = with.timeline().checkpoints().count();
             assert!(matches!(with.backward(&writes_to(PAGES)).unwrap(), Stop::Accessed(it) if it.writes));
@@ -104,6 +106,7 @@ fn a_page_among_others_that_are_stored_to_all_the_time_is_known_by_itself() {
         let recording = program.record(engine, &[]);
         keeping(&recording, engine, ALWAYS);
         let mut travel = Travel::open(&recording, machine(engine)).unwrap();
+        travel.narrow_from(Duration::MAX);
         travel.seek_end().unwrap();
         let at_end = travel.timeline().checkpoints().count();
         assert!(matches!(travel.backward(&writes_to(PAGES)).unwrap(), Stop::Accessed(it) if it.writes));
@@ -113,6 +116,50 @@ fn a_page_among_others_that_are_stored_to_all_the_time_is_known_by_itself() {
             "{in_memory} after {at_end} were brought into memory, on {}",
             engine.name()
         );
+    }
+}
+
+/// A word beside one that is stored to in each of sixty turns gets a value, and the same once more.
+const AGAIN: &str = r#"
+    #include <sys/mman.h>
+    #include <unistd.h>
+    int main(void) {
+        volatile long *words = mmap((void *)0x10000000, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        for (int turn = 0; turn < 60; turn++) {
+            words[0] = turn;
+            if (turn == 5 || turn == 15) words[1] = 7;
+            if (turn == 58) words[2] = 8;
+            for (volatile long n = 0; n < 300000; n++) {}
+            getppid();
+        }
+        return words[1];
+    }"#;
+
+#[test]
+fn a_change_beside_what_is_stored_to_all_the_time_is_found_without_each_store_and_that_is_said() {
+    let Some(program) = compiled("again", AGAIN, &[]) else { return };
+    let recording = program.record(EngineKind::Soft, &[]);
+    for engine in engines() {
+        let mut travel = Travel::open(&recording, machine(engine)).unwrap();
+        let mut last = |address, by_changes| {
+            travel.seek_end().unwrap();
+            travel.narrow_from(Duration::ZERO);
+            travel.look_for_changes(by_changes);
+            assert!(matches!(travel.backward(&writes_to(address)).unwrap(), Stop::Accessed(it) if it.writes));
+            (travel.position(), travel.passed_over())
+        };
+        let (again, exact) = last(PAGES + 8, false);
+        let (first, passed_over) = last(PAGES + 8, true);
+        assert_eq!(exact, None, "on {}", engine.name());
+        // Where no processor is faster than the one that counts, each store is looked at.
+        let Some((from, to)) = passed_over else {
+            assert_eq!((first, engine), (again, EngineKind::Soft));
+            continue;
+        };
+        assert!(first < from && from <= again && again < to, "{first}, {again}: {from} to {to}");
+        assert_eq!(again.event - first.event, 10, "on {}", engine.name());
+        // What is near is looked at store by store.
+        assert_eq!(last(PAGES + 16, true), last(PAGES + 16, false), "on {}", engine.name());
     }
 }
 
