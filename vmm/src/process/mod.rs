@@ -115,6 +115,8 @@ pub struct Process {
     mxcsr_mask: MxcsrMask,
     /// A digest of its first program.
     program: u64,
+    /// What carries out FXSAVE and its like.
+    room: x87_pointers::Room,
     /// The page fault that was served last, if nothing else happened since, and how often.
     faults: Option<(Exception, Regs, u32)>,
     /// The branch records of the processor, if they are to be of one task.
@@ -213,6 +215,7 @@ impl Process {
             model: launch.cpu,
             mxcsr_mask: launch.mxcsr_mask,
             program,
+            room: None,
             faults: None,
             records: None,
             copy_faults: 0,
