@@ -281,6 +281,7 @@ impl Process {
     /// Notes that an event has begun here.
     fn at_event(&mut self) {
         self.events += 1;
+        self.kernel.event_begins();
         self.retired_at_event = self.retired();
         self.pace.segment_begins = true;
         self.pace.spin.segment_begins();
