@@ -408,7 +408,7 @@ mod tests {
         assert!(host.run(1_000, 500.0) > 900);
     }
 
-    /// As of the commands of a shell script: a long stretch among the first, short ones behind it, and then the end.
+    /// As of the commands of a shell script: a stretch of new code, short ones behind it, and then the end.
     #[test]
     fn tasks_that_end_soon_are_tried_less_and_less() {
         let (mut choice, mut now, mut under_kvm) = (Choice::with(None), Instant::now(), [0; 64]);
@@ -416,15 +416,15 @@ mod tests {
             for n in 0..80 {
                 let on = choice.wanted(task, EngineKind::Soft);
                 *tried += u32::from(on == EngineKind::Kvm);
-                let native = if n == 0 { 60 } else { 2 };
+                let native = if n == 0 { 33 } else { 2 };
                 let micros = if on == EngineKind::Kvm { native + 30 } else { native * 6 };
                 let took = Duration::from_micros(micros);
                 now += took;
                 choice.ran(task, on, 1_000, (took, now), &Exit::Syscall);
             }
         }
-        assert!(under_kvm[0] > 0, "{under_kvm:?}");
-        assert_eq!(under_kvm[4..], [0; 60], "{under_kvm:?}");
+        // A trial each, without what is told from one task to the next.
+        assert_eq!((under_kvm[0], under_kvm.iter().sum::<u32>()), (16, 16), "{under_kvm:?}");
         // Where a task is clearly better off there, it is tried at once, and so are those behind it.
         for task in 100..104 {
             let mut tried = None;
