@@ -430,7 +430,9 @@ mod tests {
             let mut tried = None;
             for n in 0..40 {
                 let on = choice.wanted(task, EngineKind::Soft);
-                tried = tried.or((on == EngineKind::Kvm).then_some(n));
+                if on == EngineKind::Kvm {
+                    tried.get_or_insert(n);
+                }
                 let took = Duration::from_micros(if on == EngineKind::Kvm { 55 } else { 150 });
                 now += took;
                 choice.ran(task, on, 1_000, (took, now), &Exit::Syscall);

@@ -65,7 +65,7 @@ impl Alone<'_> {
     }
 
     fn run(&mut self) -> Result<(), Trap> {
-        (self.body)(&mut self.cpu, &self.op)
+        (self.body)(self.cpu, &self.op)
     }
 
     /// What it wrote at `address`.
