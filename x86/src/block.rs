@@ -134,11 +134,16 @@ pub(crate) fn instruction_at<B: Bus>(cpu: &mut Cpu<B>) -> Option<Instruction> {
     fetched.decode(&mut Decoder::with_ip(bits(cpu), &fetched.bytes, rip, DecoderOptions::NONE)).ok()
 }
 
-/// Decodes the block of `origin` and marks its frames as code.
-pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, origin: Origin) -> Result<Block<B>, NoBlock> {
-    let fetched = origin.fetch(cpu);
+/// Decodes the block of `origin` and marks its frames as code. `steps` is empty room for it, before and behind.
+pub(crate) fn decode_block<B: Bus>(
+    cpu: &mut Cpu<B>,
+    origin: Origin,
+    steps: &mut Vec<Step<B>>,
+) -> Result<Block<B>, NoBlock> {
+    // No more than can be decoded: blocks are short, and pages long to copy.
+    let fetched = origin.fetch(cpu, MAX_BLOCK);
     let mut decoder = Decoder::with_ip(64, &fetched.bytes, origin.rip(), DecoderOptions::NONE);
-    let mut steps = Steps { all: Vec::new(), last: None, before: Instruction::default() };
+    let mut steps = Steps { all: steps, last: None, before: Instruction::default() };
     while steps.last.is_none() && steps.all.len() < MAX_BLOCK && decoder.position() < fetched.first {
         let at = decoder.position();
         let found = fetched
@@ -159,18 +164,18 @@ pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, origin: Origin) -> Result<B
         cpu.mark_code(frame);
     }
     let stamps = frames.map(|frame| cpu.frames.stamp(frame));
-    Ok(Block { steps: steps.all.into(), last: steps.last, origin, stamps, reserve: 0 })
+    Ok(Block { steps: steps.all.drain(..).collect(), last: steps.last, origin, stamps, reserve: 0 })
 }
 
 /// A block that is being made.
-struct Steps<B: Bus> {
-    all: Vec<Step<B>>,
+struct Steps<'a, B: Bus> {
+    all: &'a mut Vec<Step<B>>,
     last: Option<Ender<Cpu<B>>>,
     /// The instruction of the last step.
     before: Instruction,
 }
 
-impl<B: Bus> Steps<B> {
+impl<B: Bus> Steps<'_, B> {
     fn push(&mut self, i: &Instruction, handler: Handler<Cpu<B>>, op: Op) {
         let run = if differs_between_processors(i) {
             Some(step::differing as Run<B>)

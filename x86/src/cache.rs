@@ -60,6 +60,8 @@ pub(crate) struct Cache<B: Bus> {
     front: Box<[Place<B>; PLACES]>,
     blocks: Vec<Block<B>>,
     by_origin: FxHashMap<Origin, usize>,
+    /// Room for the steps of a block while it is decoded.
+    steps: Vec<Step<B>>,
     /// Blocks at most.
     room: usize,
     /// How often a new block may run before it is hot.
@@ -92,6 +94,7 @@ impl<B: Bus> Cache<B> {
             front,
             blocks: Vec::new(),
             by_origin: FxHashMap::default(),
+            steps: Vec::new(),
             room,
             patience: u32::MAX,
             eager: FxHashSet::default(),
@@ -207,8 +210,8 @@ impl<B: Bus> Cache<B> {
         }
     }
 
-    fn decode(&self, cpu: &mut Cpu<B>, origin: Origin) -> Result<Block<B>, NoBlock> {
-        let mut block = decode_block(cpu, origin)?;
+    fn decode(&mut self, cpu: &mut Cpu<B>, origin: Origin) -> Result<Block<B>, NoBlock> {
+        let mut block = decode_block(cpu, origin, &mut self.steps)?;
         let is_eager = !self.eager.is_empty() && self.eager.contains(&block.origin.rip());
         block.reserve = if is_eager { self.eager_patience } else { self.patience };
         Ok(block)

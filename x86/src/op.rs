@@ -235,7 +235,7 @@ impl Numbers {
     pub fn new(operands: [Loc; 2], mem: &Mem) -> Numbers {
         let number = |loc| if let Loc::Reg(r) = loc { r } else { Gpr::RAX };
         Numbers {
-            operands: operands.map(number),
+            operands: [number(operands[0]), number(operands[1])],
             base: mem.base.unwrap_or(Gpr::RAX),
             index: mem.index.unwrap_or(Gpr::RAX),
         }

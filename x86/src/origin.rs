@@ -66,9 +66,9 @@ impl Origin {
         self.fetch_most(cpu, MAX_INSTRUCTION)
     }
 
-    /// The bytes.
-    pub(crate) fn fetch<B: Bus>(&self, cpu: &mut Cpu<B>) -> Fetched {
-        self.fetch_most(cpu, index(PAGE_SIZE))
+    /// The bytes, for so many instructions at most.
+    pub(crate) fn fetch<B: Bus>(&self, cpu: &mut Cpu<B>, instructions: usize) -> Fetched {
+        self.fetch_most(cpu, instructions * MAX_INSTRUCTION)
     }
 
     /// So many bytes of the first page at most.

@@ -49,8 +49,10 @@ impl Rights {
         let which = if real { 0 } else { 3 };
         let effective = if real { credentials.for_access() } else { credentials.capabilities.effective };
         let (uid, gid, effective) = (uid[which], gid[which], effective & recorder.permitted);
+        // Two empty lists are not compared: that is slow (`Stale::is_nothing`), and asked at each call.
+        let has_groups = !(groups.is_empty() && recorder.groups.is_empty());
         let is_recorder = (uid, gid, effective) == (recorder.uid, recorder.gid, recorder.effective)
-            && *groups == recorder.groups;
+            && !(has_groups && *groups != recorder.groups);
         (!is_recorder).then(|| Rights { uid, gid, groups: groups.clone(), effective, ..*recorder })
     }
 }

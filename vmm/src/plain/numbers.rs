@@ -2,14 +2,16 @@
 
 /// Appends an unsigned number, seven bits a byte, the lowest first; the top bit says that more follow.
 pub fn put_u64(out: &mut Vec<u8>, mut value: u64) {
+    let (mut bytes, mut length) = ([0; 10], 0);
     loop {
         let [low, ..] = value.to_le_bytes();
         value >>= 7;
-        if value == 0 {
-            out.push(low & 0x7f);
-            return;
+        let more = value != 0;
+        bytes[length] = low & 0x7f | u8::from(more) << 7;
+        length += 1;
+        if !more {
+            return out.extend_from_slice(&bytes[..length]);
         }
-        out.push(low | 0x80);
     }
 }
 

@@ -18,7 +18,7 @@ mod habit;
 
 use crate::engine::kvm::Waiting;
 use crate::engine::{EngineKind, Exit};
-use habit::Habit;
+use habit::{Habit, Newcomers};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,7 @@ pub(super) struct Choice {
     retired: f64,
     took: f64,
     habits: BTreeMap<i32, Habit>,
+    newcomers: Newcomers,
     /// What the stretch has cost that has not ended, in nanoseconds; and that KVM is to go on with it.
     stretch: f64,
     for_kvm: bool,
@@ -87,6 +88,7 @@ impl Choice {
             retired: 0.3 * SPEED_OVER,
             took: SPEED_OVER,
             habits: BTreeMap::new(),
+            newcomers: Newcomers::FIRST,
             stretch: 0.0,
             for_kvm: false,
             began_on: EngineKind::Soft,
@@ -231,7 +233,9 @@ impl Choice {
         if self.habits.len() > MOST_TASKS {
             self.habits.clear();
         }
-        self.habits.entry(self.task).or_insert(Habit::NEW).add(self.began_on, cost, self.exit);
+        let newcomers = &mut self.newcomers;
+        let habit = self.habits.entry(self.task).or_insert_with(|| newcomers.habit());
+        habit.add(self.began_on, cost, self.exit, newcomers);
     }
 
     /// Whether KVM has run, and if so how long each of both: KVM, and the software CPU.
@@ -402,6 +406,39 @@ mod tests {
         host.run(1_000, 500.0);
         assert!(host.run(1_000, 1.0) < 300);
         assert!(host.run(1_000, 500.0) > 900);
+    }
+
+    /// As of the commands of a shell script: a stretch of new code, short ones behind it, and then the end.
+    #[test]
+    fn tasks_that_end_soon_are_tried_less_and_less() {
+        let (mut choice, mut now, mut under_kvm) = (Choice::with(None), Instant::now(), [0; 64]);
+        for (task, tried) in (0..).zip(&mut under_kvm) {
+            for n in 0..80 {
+                let on = choice.wanted(task, EngineKind::Soft);
+                *tried += u32::from(on == EngineKind::Kvm);
+                let native = if n == 0 { 33 } else { 2 };
+                let micros = if on == EngineKind::Kvm { native + 30 } else { native * 6 };
+                let took = Duration::from_micros(micros);
+                now += took;
+                choice.ran(task, on, 1_000, (took, now), &Exit::Syscall);
+            }
+        }
+        // A trial each, without what is told from one task to the next.
+        assert_eq!((under_kvm[0], under_kvm.iter().sum::<u32>()), (16, 16), "{under_kvm:?}");
+        // Where a task is clearly better off there, it is tried at once, and so are those behind it.
+        for task in 100..104 {
+            let mut tried = None;
+            for n in 0..40 {
+                let on = choice.wanted(task, EngineKind::Soft);
+                if on == EngineKind::Kvm {
+                    tried.get_or_insert(n);
+                }
+                let took = Duration::from_micros(if on == EngineKind::Kvm { 55 } else { 150 });
+                now += took;
+                choice.ran(task, on, 1_000, (took, now), &Exit::Syscall);
+            }
+            assert_eq!(tried, Some(8), "task {task}");
+        }
     }
 
     #[test]

@@ -115,6 +115,8 @@ pub struct Process {
     mxcsr_mask: MxcsrMask,
     /// A digest of its first program.
     program: u64,
+    /// What carries out FXSAVE and its like.
+    room: x87_pointers::Room,
     /// The page fault that was served last, if nothing else happened since, and how often.
     faults: Option<(Exception, Regs, u32)>,
     /// The branch records of the processor, if they are to be of one task.
@@ -213,6 +215,7 @@ impl Process {
             model: launch.cpu,
             mxcsr_mask: launch.mxcsr_mask,
             program,
+            room: None,
             faults: None,
             records: None,
             copy_faults: 0,
@@ -278,6 +281,7 @@ impl Process {
     /// Notes that an event has begun here.
     fn at_event(&mut self) {
         self.events += 1;
+        self.kernel.event_begins();
         self.retired_at_event = self.retired();
         self.pace.segment_begins = true;
         self.pace.spin.segment_begins();

@@ -34,32 +34,38 @@ fn sizes(code: Code) -> (u64, usize) {
     }
 }
 
+/// A CPU for it, once there was such an instruction: its caches of translations are 400 KB, which take longer to make than all else here.
+pub(super) type Room = Option<Box<Cpu<Flat>>>;
+
 /// The instruction's description on a CPU of its own, whose memory is what the operand may touch.
-struct Alone {
-    cpu: Cpu<Flat>,
+struct Alone<'r> {
+    cpu: &'r mut Cpu<Flat>,
     body: fn(&mut Cpu<Flat>, &Op) -> Result<(), Trap>,
     op: Op,
 }
 
-impl Alone {
+impl Alone<'_> {
     /// `pages` are those of the operand, each with what the guest may do there.
-    fn new(
+    fn new<'r>(
+        room: &'r mut Room,
         read: &Read,
         regs: &Regs,
         fpu: &Fpu,
         pages: impl Iterator<Item = (Virt, Protection)>,
-    ) -> Option<Alone> {
+    ) -> Option<Alone<'r>> {
         let (body, op) = x87_pointers(read.instruction())?;
         let mut memory = Flat::new();
         pages.for_each(|(page, protection)| memory.map(page, &[0], protection));
-        let mut cpu = Cpu::new(memory);
+        let cpu = room.get_or_insert_with(|| Box::new(Cpu::new(Flat::new())));
+        *cpu.bus_mut() = memory;
+        cpu.flush_tlb();
         cpu.set_regs(regs);
         cpu.set_fpu(fpu);
         Some(Alone { cpu, body, op })
     }
 
     fn run(&mut self) -> Result<(), Trap> {
-        (self.body)(&mut self.cpu, &self.op)
+        (self.body)(self.cpu, &self.op)
     }
 
     /// What it wrote at `address`.
@@ -76,7 +82,7 @@ impl Process {
         let (reach, length) = sizes(read.instruction().code());
         let pages: Vec<_> = self.writable(address, reach).collect();
         let before = self.machine.cpu.fpu()?;
-        let Some(mut alone) = Alone::new(read, &regs, &before, pages.into_iter()) else {
+        let Some(mut alone) = Alone::new(&mut self.room, read, &regs, &before, pages.into_iter()) else {
             return self.raise(vector::UNDEFINED, 0, 0);
         };
         match alone.run() {

@@ -24,6 +24,13 @@ pub struct Stale {
 }
 
 impl Stale {
+    /// Whether there is nothing to forget. Field by field: to compare two empty lists calls memcmp with addresses where nothing is
+    /// mapped, and its vector instructions take 0.1 µs to find that they need not read there.
+    fn is_nothing(&self) -> bool {
+        let Stale { pages, all, rewritten, all_rewritten, code_unseen, tables } = self;
+        pages.is_empty() && rewritten.is_empty() && !(*all || *all_rewritten || *code_unseen || *tables)
+    }
+
     /// Nothing is to be relied on.
     fn everything() -> Stale {
         Stale { all: true, all_rewritten: true, ..Stale::default() }
@@ -78,7 +85,7 @@ impl Stales {
 
     /// Whether there is something to forget for the one that runs.
     pub(super) fn is_any(&self) -> bool {
-        self.now != Stale::default()
+        !self.now.is_nothing()
     }
 
     pub(super) fn take(&mut self) -> Stale {

@@ -275,6 +275,9 @@ fn file_backing(
         }
     }
     let copied = usize::try_from(length).unwrap_or(usize::MAX);
+    if kernel.mapped_shared(file).is_some() {
+        kernel.taken.read_anew();
+    }
     kernel.before_read(guest, file, i64::try_from(offset).ok(), copied)?;
     let extent = extent(guest, file.host(), offset, length)?;
     // One byte at the least, which says whether the program may read at all.

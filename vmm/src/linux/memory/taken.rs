@@ -5,10 +5,14 @@
 //! Whoever keeps what follows from a content ([`crate::memory`]'s search for machine reads, the journal's digests) then knows it by its
 //! address.
 //!
+//! A part that lies in what was read at the event right before is not read: a dynamic linker maps a library whole, and then its code over
+//! that. What happens outside between two events is nothing to the program, which hears of the outside at events alone; so a file that
+//! has changed since may be taken as it was then.
+//!
 //! Example: the second `ls` of a script maps the 1.9 MB of libc, is given the content that the first one has, and nothing of it is
 //! digested or searched again.
 
-use super::host;
+use super::{Kernel, host};
 use crate::gate::FileContent;
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -30,11 +34,35 @@ pub(in crate::linux) fn part(file: RawFd, offset: u64, length: u64) -> Option<Pa
     Some((device, number, offset, length))
 }
 
+/// What a part of a file held when it was read, at an event.
+#[derive(Debug)]
+struct Seen {
+    event: u64,
+    part: Part,
+    content: Arc<FileContent>,
+}
+
+impl Seen {
+    /// What another part held then, if it lies in this one.
+    fn of(&self, (device, number, offset, length): Part) -> Option<&[u8]> {
+        let (_, _, from, long) = self.part;
+        let start = offset.checked_sub(from)?;
+        let end = start.checked_add(length)?;
+        let is_inside = (device, number) == (self.part.0, self.part.1) && end <= long;
+        let bytes = self.content.bytes.as_slice();
+        let at = |place: u64| usize::try_from(place).map_or(bytes.len(), |place| place.min(bytes.len()));
+        is_inside.then(|| &bytes[at(start)..at(end)])
+    }
+}
+
 /// What was taken of files. A copy has none of it: it is of use to who reads files, and no copy does.
 #[derive(Debug, Default)]
 pub(in crate::linux) struct Taken {
     known: HashMap<Part, Arc<FileContent>>,
     bytes: usize,
+    /// How many events have begun, and what was read at the newest at which something was.
+    events: u64,
+    newest: Option<Seen>,
 }
 
 impl Clone for Taken {
@@ -44,24 +72,55 @@ impl Clone for Taken {
 }
 
 impl Taken {
+    /// An event begins.
+    pub(in crate::linux) fn event_begins(&mut self) {
+        self.events += 1;
+    }
+
+    /// The program may have changed a file since the event before, by what it has mapped shared.
+    pub(in crate::linux) fn read_anew(&mut self) {
+        self.newest = None;
+    }
+
     /// What this part of a file held the last time, if the file has its name still and holds the same. Where it cannot be read, that is
     /// not known.
-    pub(in crate::linux) fn unchanged(&self, part: Option<Part>, file: RawFd) -> Option<Arc<FileContent>> {
+    pub(in crate::linux) fn unchanged(
+        &mut self,
+        part: Option<Part>,
+        file: RawFd,
+    ) -> Option<Arc<FileContent>> {
         let part = part?;
-        let known = self.known.get(&part)?;
-        (host::path_of(&file).ok()? == known.name && holds(file, part, &known.bytes)?)
-            .then(|| Arc::clone(known))
+        let known = Arc::clone(self.known.get(&part)?);
+        if host::path_of(&file).ok()? != known.name {
+            return None;
+        }
+        let newest = self.newest.as_ref().filter(|seen| seen.event + 1 == self.events);
+        match newest.and_then(|seen| seen.of(part)) {
+            Some(bytes) => (bytes == known.bytes.as_slice()).then_some(known),
+            None => {
+                let is_same = holds(file, part, &known.bytes)?;
+                is_same.then(|| self.seen(part, known))
+            }
+        }
+    }
+
+    /// Notes what a part of a file held that was read just now.
+    fn seen(&mut self, part: Part, content: Arc<FileContent>) -> Arc<FileContent> {
+        self.newest = Some(Seen { event: self.events, part, content: Arc::clone(&content) });
+        content
     }
 
     /// This content; the earlier copy of it, if it is what the part of the file held the last time.
     pub(in crate::linux) fn share(&mut self, part: Option<Part>, content: FileContent) -> Arc<FileContent> {
         let Some(part) = part else { return Arc::new(content) };
         if let Some(known) = self.known.get(&part).filter(|known| ***known == content) {
-            return Arc::clone(known);
+            let known = Arc::clone(known);
+            return self.seen(part, known);
         }
         let content = Arc::new(content);
         if content.bytes.len() <= LARGEST {
             self.keep(part, Arc::clone(&content));
+            return self.seen(part, content);
         }
         content
     }
@@ -75,6 +134,13 @@ impl Taken {
         if let Some(before) = self.known.insert(part, content) {
             self.bytes = self.bytes.saturating_sub(before.bytes.len());
         }
+    }
+}
+
+impl Kernel {
+    /// An event begins.
+    pub(crate) fn event_begins(&mut self) {
+        self.taken.event_begins();
     }
 }
 
@@ -152,6 +218,43 @@ mod tests {
         std::fs::rename(file.path(), file.path().with_extension("other")).expect("it is renamed");
         assert!(taken.unchanged(all, fd).is_none());
         let _ = std::fs::remove_file(file.path().with_extension("other"));
+    }
+
+    #[test]
+    fn what_was_read_at_the_event_before_is_not_read_again() {
+        use std::os::fd::AsRawFd;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let opened = std::fs::File::open(file.path()).expect("it is opened");
+        let fd = opened.as_raw_fd();
+        let name = host::path_of(&fd).expect("its name");
+        let write = |bytes: &[u8]| std::fs::write(file.path(), bytes).expect("it is written");
+        let mut taken = Taken::default();
+        let [whole, code, beyond] = [(0, 100), (1, 2), (2, 101)].map(|(from, long)| part(fd, from, long));
+        write(b"abcd");
+        for (part, bytes) in [(whole, b"abcd".as_slice()), (code, b"bc"), (beyond, b"cd")] {
+            taken.share(part, FileContent { name: name.clone(), bytes: Arc::new(bytes.to_vec()) });
+        }
+        // What is told by a read of the whole, then by a change outside, and by another event.
+        taken.event_begins();
+        assert!(taken.unchanged(whole, fd).is_some());
+        write(b"xxxx");
+        taken.event_begins();
+        assert!(taken.unchanged(code, fd).is_some(), "as it was at the event before");
+        assert!(taken.unchanged(beyond, fd).is_none(), "a part that ends behind what was read is read");
+        taken.event_begins();
+        assert!(taken.unchanged(code, fd).is_none(), "two events before is too long ago");
+        write(b"abcd");
+        assert!(taken.unchanged(whole, fd).is_some());
+        write(b"xxxx");
+        taken.event_begins();
+        taken.read_anew();
+        assert!(taken.unchanged(code, fd).is_none());
+        write(b"abcdef");
+        taken.event_begins();
+        assert!(taken.unchanged(whole, fd).is_none());
+        taken.share(whole, FileContent { name: name.clone(), bytes: Arc::new(b"aBcdef".to_vec()) });
+        taken.event_begins();
+        assert!(taken.unchanged(code, fd).is_none(), "it was another at the event before");
     }
 
     #[test]

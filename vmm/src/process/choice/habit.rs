@@ -13,6 +13,8 @@ const BETTER: f64 = 0.85;
 /// So many stretches after a trial the next one comes; twice as many after one in vain, and so on up to the last of these.
 const SOONEST_TRIAL: u32 = 256;
 const LATEST_TRIAL: u32 = 1 << 15;
+/// A new task whose stretches cost so many exits on the software CPU is tried as soon as the first.
+const CLEARLY: f64 = 4.0;
 /// Costs that have changed by this factor are others.
 const CHANGED: f64 = 2.0;
 /// What the newest stretch counts at least, against those before it.
@@ -45,6 +47,34 @@ impl Cost {
     }
 }
 
+/// After how many stretches a task that is new is tried on the other processor: later if that was in vain for those before it, as for
+/// the commands of a shell script, which end soon.
+///
+/// Example: each `/bin/true` of a loop makes some hundred exits. The first are tried under KVM after 8 stretches, 16, 32, and so on; the
+/// others end before.
+#[derive(Clone, Copy)]
+pub(super) struct Newcomers {
+    wait: u32,
+}
+
+impl Newcomers {
+    pub(super) const FIRST: Newcomers = Newcomers { wait: TRIAL / 2 };
+
+    /// The next one is tried later; unless it turns out that this one was better off.
+    fn tries(&mut self) {
+        self.wait = (self.wait * 2).min(SOONEST_TRIAL);
+    }
+
+    fn is_better_off(&mut self) {
+        *self = Newcomers::FIRST;
+    }
+
+    /// What is known of one.
+    pub(super) fn habit(self) -> Habit {
+        Habit { wait: self.wait, ..Habit::NEW }
+    }
+}
+
 /// What is known of a task.
 #[derive(Clone, Copy)]
 pub(super) struct Habit {
@@ -72,24 +102,36 @@ impl Habit {
         next_wait: SOONEST_TRIAL,
     };
 
+    /// Nothing has been decided.
+    fn is_new(&self) -> bool {
+        self.decided_at == 0.0
+    }
+
     /// The processor that it is to be on.
     pub(super) fn wanted(&self) -> EngineKind {
         if self.is_trying { other(self.home) } else { self.home }
     }
 
     /// A stretch has cost so much, where exits from KVM cost so much.
-    pub(super) fn add(&mut self, on: EngineKind, nanoseconds: f64, exit: f64) {
+    pub(super) fn add(&mut self, on: EngineKind, nanoseconds: f64, exit: f64, newcomers: &mut Newcomers) {
         if on != self.home {
             self.abroad.add(nanoseconds);
             if self.is_trying && (self.abroad.stretches >= TRIAL || self.is_in_vain()) {
+                let (was_new, home) = (self.is_new(), self.home);
                 self.decide();
+                if was_new && self.home != home {
+                    newcomers.is_better_off();
+                }
             }
             return;
         }
         self.at_home.add(nanoseconds);
         self.wait = self.wait.saturating_sub(1);
+        if self.is_new() && self.at_home.stretches >= TRIAL / 2 && self.at_home.mean > exit * CLEARLY {
+            self.wait = 0;
+        }
         let changed = self.at_home.mean / self.decided_at;
-        if self.wait > TRIAL && !(1.0 / CHANGED..=CHANGED).contains(&changed) {
+        if !self.is_new() && self.wait > TRIAL && !(1.0 / CHANGED..=CHANGED).contains(&changed) {
             (self.wait, self.next_wait) = (TRIAL, SOONEST_TRIAL);
             self.decided_at = self.at_home.mean;
         }
@@ -98,6 +140,9 @@ impl Habit {
         if self.wait == 0 && self.is_trying != is_worth_it {
             self.is_trying = is_worth_it;
             self.abroad = Cost::NONE;
+            if is_worth_it && self.is_new() {
+                newcomers.tries();
+            }
         }
     }
 
