@@ -286,7 +286,7 @@ impl<'p> Cfg<'p> {
     fn returns_after(&self, call: &Instruction) -> impl Iterator<Item = Edge> {
         let targets = self.targets_of(call);
         let mut pointer = targets.is_empty();
-        let mut rets: BTreeSet<u64> = BTreeSet::new();
+        let mut rets: Vec<u64> = Vec::new();
         let mut twice = false;
         for target in targets {
             let extent = self.extent_of(target);
@@ -297,6 +297,8 @@ impl<'p> Cfg<'p> {
         if pointer {
             rets.extend(&self.pointer_extent().rets);
         }
+        rets.sort_unstable();
+        rets.dedup();
         let jumps: &[u64] = if twice { &self.pointer_jumps } else { &[] };
         let rets = rets.into_iter().map(|from| Edge { from, kind: EdgeKind::Return });
         rets.chain(edges_of(jumps, EdgeKind::IndirectJump))

@@ -1,7 +1,7 @@
 //! The predecessors of an instruction, the likeliest first.
 
 use super::Search;
-use super::rank::Rank;
+use super::rank::{Destination, Rank};
 use super::reach::Way;
 use super::trail::{Verdict, Window};
 use crate::past::prepared::{Effect, Prepared};
@@ -9,7 +9,7 @@ use crate::program::RT_SIGRETURN;
 use crate::program::cfg::{Edge, EdgeKind};
 use crate::smt::Effort;
 use iced_x86::{Code, FlowControl, Mnemonic, OpKind, Register};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::rc::Rc;
 use x86::op::{BranchKind, Gpr, Rep};
@@ -74,6 +74,12 @@ const RECENT: usize = 256;
 /// lseek, ioctl, fsync, futex.
 const USUAL_CALLS: [u64; 8] = [20, 1, 0, 3, 8, 16, 74, 202];
 
+/// So many steps of the path are looked at for a unit of fuel.
+const STEPS_A_UNIT: u64 = 50;
+
+/// What looking at an edge takes: an interpreter's dispatch has thousands.
+const FUEL_OF_AN_EDGE: u64 = 8;
+
 /// How far before a SYSCALL its number is looked for, in instructions.
 const NUMBER_LOOK_BACK: usize = 16;
 
@@ -123,6 +129,8 @@ impl Search<'_> {
         }
         let return_address = self.return_address();
         let edges: Vec<_> = self.cfg.predecessors(start).collect();
+        self.hypothesis.terms().fuel().burn(edges.len() as u64 * FUEL_OF_AN_EDGE);
+        let destination = self.destination(start, &edges);
         let is_entry = edges.iter().any(|e| matches!(e.kind, EdgeKind::Call | EdgeKind::IndirectCall));
         let called_by = match &self.context() {
             Some(context) => Some(context.call),
@@ -133,7 +141,7 @@ impl Search<'_> {
             if next_record == Some((edge.from, start)) || !self.is_in_context(&edge, called_by) {
                 continue;
             }
-            let rank = self.rank(&edge, start);
+            let rank = self.rank(&edge, &destination);
             match edge.kind {
                 EdgeKind::Fallthrough | EdgeKind::AfterSyscall | EdgeKind::RepIteration => {
                     found.extend(self.straight(edge.from, window, rank))
@@ -151,7 +159,7 @@ impl Search<'_> {
         // computed refutes the way out.
         if found.len() > 1 {
             for candidate in found.iter_mut().filter(|c| c.rank > Rank::Recorded) {
-                candidate.goes_round = self.leads_to(start, candidate.prepared.address());
+                candidate.goes_round = self.leads_to(&destination, candidate.prepared.address());
             }
         }
         self.prefer_likely_way(&mut found, called_by, window);
@@ -163,13 +171,16 @@ impl Search<'_> {
         let start = self.hypothesis.start();
         let last = self.last_way_to(start);
         if last.is_some() {
-            found.iter_mut().for_each(|c| c.rounds = self.rounds_of(c.prepared.address(), start));
+            let rounds = self.rounds_to(start);
+            let of = |c: &Candidate| rounds.get(&c.prepared.address()).copied().unwrap_or(0);
+            found.iter_mut().for_each(|c| c.rounds = of(c));
         }
+        let visits_of = self.recent_visits();
         found.sort_by_cached_key(|c| {
             // Of many functions that a pointer may have led to, one of the same source is likeliest.
             let distance = c.prepared.address().abs_diff(start);
             let returns = c.prepared.branch == Some(BranchKind::Return);
-            let visits = if returns { 0 } else { self.recent_visits(c.prepared.address()) };
+            let visits = visits_of.get(&c.prepared.address()).copied().filter(|_| !returns).unwrap_or(0);
             let is_other = last != Some(c.prepared.address());
             let rounds = self.restarts.are_many_rounds(c.rounds);
             let is_wild = c.rank == Rank::Wild;
@@ -213,19 +224,23 @@ impl Search<'_> {
         }
     }
 
-    /// How often the path went from `from` to `to` since the newest record.
-    fn rounds_of(&self, from: u64, to: u64) -> usize {
+    /// From where the path went to `to` since the newest record, and how often.
+    fn rounds_to(&self, to: u64) -> FxHashMap<u64, usize> {
         let since = self.frames.last().map_or(0, |frame| frame.segment);
-        self.hypothesis.path()[since..].iter().filter(|s| s.address == from && s.next == to).count()
+        let path = &self.hypothesis.path()[since..];
+        self.hypothesis.terms().fuel().burn(path.len() as u64 / STEPS_A_UNIT);
+        counted(path.iter().filter(|step| step.next == to).map(|step| step.address))
     }
 
-    /// Whether the program can get from `start` to `end` without leaving the function: then an edge from `end` to
-    /// `start` closes a loop.
-    fn leads_to(&mut self, start: u64, end: u64) -> bool {
+    /// Whether the program can get from there to `end` without leaving the function: then an edge from `end` closes a loop.
+    fn leads_to(&mut self, from: &Destination, end: u64) -> bool {
+        let (start, Some(function)) = (from.address, from.function.as_ref()) else { return false };
+        if !function.contains(&end) {
+            return false;
+        }
         if let Some(&known) = self.loops.get(&(start, end)) {
             return known;
         }
-        let function = self.program.function_at(start).map_or(0..0, |f| f.start..f.end);
         let (mut todo, mut seen) = (vec![start], FxHashSet::default());
         let mut found = false;
         while let Some(at) = todo.pop() {
@@ -262,10 +277,10 @@ impl Search<'_> {
         }
     }
 
-    /// How often the instruction ran lately.
-    fn recent_visits(&self, address: u64) -> usize {
+    /// Which instructions ran lately, and how often.
+    fn recent_visits(&self) -> FxHashMap<u64, usize> {
         let path = self.hypothesis.path();
-        path[path.len().saturating_sub(RECENT)..].iter().filter(|s| s.address == address).count()
+        counted(path[path.len().saturating_sub(RECENT)..].iter().map(|step| step.address))
     }
 
     /// An instruction that falls through to the present start; a system call whose number its surroundings do not
@@ -358,4 +373,11 @@ impl Search<'_> {
         }
         None
     }
+}
+
+/// How often each of these comes.
+fn counted(addresses: impl Iterator<Item = u64>) -> FxHashMap<u64, usize> {
+    let mut counts = FxHashMap::default();
+    addresses.for_each(|address| *counts.entry(address).or_default() += 1);
+    counts
 }

@@ -7,6 +7,7 @@
 use super::Search;
 use crate::program::cfg::{Edge, EdgeKind};
 use iced_x86::{FlowControl, Mnemonic};
+use std::ops::Range;
 
 /// How likely an edge is among others: smaller is tried earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,8 +46,18 @@ pub(super) enum Rank {
 const SHORT: u64 = 96;
 
 impl Search<'_> {
-    /// How likely an edge is that ends at `to`.
-    pub(super) fn rank(&self, edge: &Edge, to: u64) -> Rank {
+    /// What all `edges` that lead to an instruction are ranked by.
+    pub(super) fn destination(&self, address: u64, edges: &[Edge]) -> Destination {
+        let mut straight = edges.iter().filter(|e| e.kind == EdgeKind::Fallthrough);
+        Destination {
+            address,
+            function: self.program.function_at(address).map(|function| function.start..function.end),
+            is_beside_branch: straight.any(|edge| self.is_conditional(edge.from)),
+        }
+    }
+
+    /// How likely an edge is that ends there.
+    pub(super) fn rank(&self, edge: &Edge, to: &Destination) -> Rank {
         if self.is_unordered(edge) {
             return Rank::Unordered;
         }
@@ -62,15 +73,17 @@ impl Search<'_> {
         }
     }
 
-    fn rank_of_branch(&self, from: u64, to: u64) -> Rank {
-        let function = |va| self.program.function_at(va).map(|f| f.start);
+    fn rank_of_branch(&self, from: u64, to: &Destination) -> Rank {
         let jump = Jump {
             from,
-            to,
-            is_within: function(from) == function(to),
-            is_to_start: function(to) == Some(to),
+            to: to.address,
+            is_within: match &to.function {
+                Some(function) => function.contains(&from),
+                None => self.program.function_at(from).is_none(),
+            },
+            is_to_start: to.function.as_ref().is_some_and(|function| function.start == to.address),
             is_conditional: self.is_conditional(from),
-            is_beside_branch: self.ends_in_branch(to),
+            is_beside_branch: to.is_beside_branch,
         };
         jump.rank()
     }
@@ -86,12 +99,6 @@ impl Search<'_> {
         self.program.instruction_at(edge.from).is_some_and(|instruction| instruction.mnemonic() == taken)
     }
 
-    /// Whether the straight way to an instruction is a conditional branch that is not taken.
-    fn ends_in_branch(&self, to: u64) -> bool {
-        let mut straight = self.cfg.predecessors(to).filter(|e| e.kind == EdgeKind::Fallthrough);
-        straight.any(|edge| self.is_conditional(edge.from))
-    }
-
     fn is_padding(&self, va: u64) -> bool {
         self.program.instruction_at(va).is_some_and(|instruction| instruction.mnemonic() == Mnemonic::Nop)
     }
@@ -100,6 +107,15 @@ impl Search<'_> {
         let instruction = self.program.instruction_at(va);
         instruction.is_some_and(|i| i.flow_control() == FlowControl::ConditionalBranch)
     }
+}
+
+/// An instruction that edges lead to.
+pub(super) struct Destination {
+    pub(super) address: u64,
+    /// The function that it is in.
+    pub(super) function: Option<Range<u64>>,
+    /// Whether the straight way to it is a conditional branch that is not taken.
+    is_beside_branch: bool,
 }
 
 /// A direct jump that may have led to `to`.
