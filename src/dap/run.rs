@@ -3,6 +3,7 @@
 use super::breakpoints::Way;
 use super::debuggee::{Debuggee, Reason};
 use super::ends::{exit_of, has_died};
+use crate::accesses::passed_over;
 use crate::sight::Known;
 use vmm::position::Position;
 use vmm::process::Process;
@@ -73,6 +74,7 @@ impl Debuggee {
             last = hit.or_else(|| last.take());
             is_hit
         })?;
+        self.breakpoints.said.extend(passed_over(&self.travel));
         if matches!(stop, Stop::Changed(_)) {
             let own = self.travel.followed();
             self.travel.back_into(own)?;

@@ -16,6 +16,7 @@ use super::points::{Kind, Point};
 use super::registers::{self, Shown};
 use super::signals::gdb_number;
 use super::target::{Stopped, Target, Task, Way, Why, Wishes};
+use crate::accesses::passed_over;
 use crate::ending::death;
 use crate::exit::Failure;
 use crate::log::say;
@@ -167,6 +168,9 @@ impl Recorded {
             self.travel.back_into(pid)?;
         }
         self.say_damage();
+        if let Some(note) = passed_over(&self.travel).filter(|_| way == Way::Back) {
+            say!("gretel: {note}");
+        }
         let noted = self.travel.process_mut().take_noted();
         self.travel.process_mut().note_kernel(false);
         if matches!(way, Way::Back | Way::StepBack(_))
