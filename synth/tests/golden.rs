@@ -125,7 +125,12 @@ fn step(
     let ran = match prepared.effect {
         Effect::Body(body) => body(&mut machine, &prepared.op).is_ok(),
         Effect::Last(last) => last(&mut machine, &prepared.op).is_ok(),
-        Effect::Skip | Effect::Syscall | Effect::Switch | Effect::Signal | Effect::Barrier(_) => false,
+        Effect::Skip
+        | Effect::Syscall
+        | Effect::Asks
+        | Effect::Switch
+        | Effect::Signal
+        | Effect::Barrier(_) => false,
     };
     if !ran {
         return Err("it traps".to_owned());

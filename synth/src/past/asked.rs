@@ -51,7 +51,7 @@ impl Hypothesis<'_> {
         let is_time = prepared.instruction.mnemonic() != N::In;
         let value = match is_time {
             true => self.time_stamp(prepared, &after)?,
-            false => self.from_port(prepared, &before, &after)?,
+            false => self.read_port(prepared, &before, &after)?,
         };
         self.snapshots.push(before);
         self.answers.push(Answer { step: self.step() + 1, value, is_time });
@@ -80,7 +80,7 @@ impl Hypothesis<'_> {
     }
 
     /// What EAX tells of the value that was read into it, or into its lower part: then the rest is as before.
-    fn from_port(
+    fn read_port(
         &mut self,
         prepared: &Prepared,
         before: &Snapshot,

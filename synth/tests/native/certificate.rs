@@ -121,6 +121,8 @@ fn true_suffix(states: &[State], before: &Pages, after: &Pages) -> Suffix {
     });
     Suffix {
         start: states[0],
+        inactive_gs: None,
+        answers: Vec::new(),
         registers: RegisterOrigins { gpr: [Origin::Chosen; 16], ..RegisterOrigins::default() },
         memory,
         inputs: inputs.collect(),

@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | instructions carried out here | [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE, XRSTOR), [`x87_pointers`] (FXSAVE and its like), [`selectors`] (LAR and its like), [`refused_call`] (the call of an address that is none), [`misjudged`] (#GP that KVM has made #UD of) |
 //! | which processor runs | [`processors`], [`choice`] (the one that costs less), [`lent`] (the software CPU in place of KVM), [`kicker`] (the thread that interrupts it) |
-//! | who runs next | [`schedule`] (before the processor runs again), [`preempt`] (a task interrupted between two instructions), [`spin`] (a task that waits by looking), [`turn`] (one turn of its loop), [`oom`] (a process killed for memory) |
+//! | who runs next | [`schedule`] (before the processor runs again), [`preempt`] (a task interrupted between two instructions), [`spin`] (a task that waits by looking), [`turn`] (one turn of its loop), [`death`] (a signal delivered, a process ended), [`oom`] (a process killed for memory) |
 //! | what time it is | [`clock_call`] (the vDSO asks where the program has computed for long), [`stretch`] (the thread that notices it) |
 //! | the whole program as it was | [`checkpoint`], [`checkpoint_cost`] (what that costs the program), [`stored`] (as bytes), [`excursion`] (run from one, and back), [`digests`] |
 //! | for who looks at it | [`happening`] (what is told), [`noted`] (what of that a debugger stops at), [`view`] and [`others`] (what can be asked of it, and of any process), [`trace`], [`profile`] |
@@ -23,6 +23,7 @@ pub mod checkpoint;
 mod checkpoint_cost;
 mod choice;
 mod clock_call;
+mod death;
 mod digests;
 mod excursion;
 pub mod exit;
@@ -57,7 +58,7 @@ use crate::gate::{AtExit, Event, Gate};
 use crate::journal::schema::digest_executable;
 use crate::linux::load::{self, Program};
 use crate::linux::time_of_guest;
-use crate::linux::{Delivery, Guarded, Guest, Kernel, Last, Spaces, Start, deliver};
+use crate::linux::{Guarded, Guest, Kernel, Spaces, Start};
 use crate::memory::space::Access;
 pub use crate::memory::{AddressSpace, MappingInfo, Rights};
 pub use crate::position::comparable;
@@ -65,12 +66,10 @@ use crate::position::{ARITHMETIC_FLAGS, Position};
 pub use crate::program::{Capabilities, Ids, Inherited, Interpreter, Launch, Parents, Streams};
 use crate::ram::Virt;
 pub use crate::signal::Death;
-use crate::signal::Raised;
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint_cost::CheckpointCost;
 use choice::Choice;
 use exit::{Action, decide};
-use happening::What;
 use lbr::{Armed, crumb};
 pub use noted::Noted;
 use noted::Notes;
@@ -431,71 +430,6 @@ impl Process {
         let exception = Exception { vector, error_code, address };
         let rip = self.machine.cpu.regs().rip;
         self.perform(decide(crate::engine::Exit::Exception(exception), rip, false))
-    }
-
-    /// Delivers the signal of an exception.
-    fn fault(&mut self, death: Death) -> Result<Step, ProcessError> {
-        match self.signal(Raised::exception(death), true)? {
-            Step::Running => self.go_on(),
-            step => Ok(step),
-        }
-    }
-
-    /// Delivers a signal.
-    fn signal(&mut self, raised: Raised, synchronous: bool) -> Result<Step, ProcessError> {
-        self.begin(Event::Signal(raised.signal()))?;
-        let (kernel, mut guest) = self.guest();
-        let delivery = deliver(kernel, &mut guest, raised, synchronous)?;
-        let handler = (delivery == Delivery::Handled).then(|| self.machine.cpu.regs().rip);
-        self.note(Noted::Signal { task: self.kernel.tasks.id(), signal: raised.signal(), handler });
-        self.happened(|_| What::Signal { raised, handler });
-        match delivery {
-            Delivery::Handled => Ok(Step::Running),
-            Delivery::Fatal(death) => {
-                let (kernel, mut guest) = self.guest();
-                kernel.settle(&mut guest)?;
-                Ok(self.died(death))
-            }
-        }
-    }
-
-    /// A signal ends the loaded process. If it is the first and the last, that is the end.
-    fn died(&mut self, death: Death) -> Step {
-        self.happened(|_| What::Died(death));
-        let (first, _) = self.kernel.first();
-        if self.kernel.pid() == first && !self.kernel.has_other_processes() {
-            return Step::Killed(death);
-        }
-        if self.kernel.pid() == first {
-            self.first_death = Some(death);
-        }
-        self.dying = Some(death);
-        Step::Died(death)
-    }
-
-    /// Takes a process that a signal has ended out of the kernel.
-    fn bury(&mut self, death: Death) -> Result<Step, ProcessError> {
-        let status = self.kernel.status_of(&death);
-        self.end_process(status)
-    }
-
-    /// Ends the loaded process with a status as wait tells it, and goes on with another one.
-    fn end_process(&mut self, status: i32) -> Result<Step, ProcessError> {
-        self.note(Noted::Ended { pid: self.kernel.pid(), task: self.kernel.tasks.id() });
-        let (kernel, mut guest) = self.guest();
-        match kernel.end_process(&mut guest, status)? {
-            Last::NotYet => self.go_on(),
-            Last::AllEnded => Ok(self.over()),
-        }
-    }
-
-    /// No task is left: the program ended as its first process did.
-    fn over(&self) -> Step {
-        let (_, status) = self.kernel.first();
-        match (self.first_death, status) {
-            (Some(death), _) => Step::Killed(death),
-            (None, status) => Step::Exited(status.unwrap_or(0) >> 8 & 0xff),
-        }
     }
 
     /// The personality, and what it works on.
