@@ -3,6 +3,7 @@
 
 mod chosen;
 mod handled;
+mod hashed;
 
 use crate::{Place, USAGE, engines, skipped};
 use serde_json::Value;
