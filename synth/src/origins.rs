@@ -85,8 +85,8 @@ fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<S
     let inputs =
         suffix.inputs.iter().filter(|input| input.step >= from + usize::from(input.late && from > 0));
     end.inputs = inputs.map(|input| SuffixInput { step: input.step - from, ..input.clone() }).collect();
-    let read = suffix.answers.iter().filter(|read| read.step >= from);
-    end.answers = read.map(|read| SuffixAnswer { step: read.step - from, ..*read }).collect();
+    let answers = suffix.answers.iter().filter(|answer| answer.step >= from);
+    end.answers = answers.map(|answer| SuffixAnswer { step: answer.step - from, ..*answer }).collect();
     let signals = suffix.signals.iter().filter(|signal| signal.step > from);
     end.signals = signals.map(|signal| SuffixSignal { step: signal.step - from, ..signal.clone() }).collect();
     Ok(end)
@@ -100,9 +100,9 @@ fn apply(end: Suffix, suffix: &mut Suffix) {
         let judged = end.inputs.iter().find(is_it);
         input.origin = judged.map_or(Origin::Chosen, |judged| judged.origin);
     }
-    for read in &mut suffix.answers {
-        let judged = end.answers.iter().find(|judged| judged.step + from == read.step);
-        read.origin = judged.map_or(Origin::Chosen, |judged| judged.origin);
+    for answer in &mut suffix.answers {
+        let judged = end.answers.iter().find(|judged| judged.step + from == answer.step);
+        answer.origin = judged.map_or(Origin::Chosen, |judged| judged.origin);
     }
     let memory: Vec<_> = end.memory.into_iter().map(|piece| (piece.address, piece.origins)).collect();
     for signal in &mut suffix.signals {
@@ -266,11 +266,11 @@ impl Judge<'_, '_> {
     }
 
     fn answers(&mut self, suffix: &mut Suffix) {
-        let read = self.hypothesis.answers().iter();
-        let read: Vec<_> = read.map(|read| (self.index(read.step), read.value)).collect();
-        for stamp in &mut suffix.answers {
-            let value = read.iter().find(|(step, _)| *step == stamp.step);
-            stamp.origin = value.map_or(Origin::Chosen, |(_, value)| self.origin(*value, None, stamp.value));
+        let terms = self.hypothesis.answers().iter();
+        let terms: Vec<_> = terms.map(|answer| (self.index(answer.step), answer.value)).collect();
+        for answer in &mut suffix.answers {
+            let term = terms.iter().find(|(step, _)| *step == answer.step);
+            answer.origin = term.map_or(Origin::Chosen, |(_, term)| self.origin(*term, None, answer.value));
         }
     }
 

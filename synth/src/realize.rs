@@ -285,14 +285,14 @@ impl<'h, 'i> Realizer<'h, 'i> {
 
     fn answers(&mut self) -> Vec<SuffixAnswer> {
         let depth = self.step();
-        let read: Vec<_> = self.hypothesis.answers().iter().rev().copied().collect();
-        let read = read.into_iter().filter(|read| read.step <= depth);
-        read.map(|read| SuffixAnswer {
-            step: self.older_instructions(read.step as usize),
-            value: self.value(read.value),
+        let answers: Vec<_> = self.hypothesis.answers().iter().rev().copied().collect();
+        let answers = answers.into_iter().filter(|answer| answer.step <= depth);
+        let given = answers.map(|answer| SuffixAnswer {
+            step: self.older_instructions(answer.step as usize),
+            value: self.value(answer.value),
             origin: Origin::Chosen,
-        })
-        .collect()
+        });
+        given.collect()
     }
 
     fn inputs(&mut self) -> Vec<SuffixInput> {

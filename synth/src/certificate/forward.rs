@@ -174,10 +174,8 @@ impl<'a> Forward<'a> {
 
     /// Runs it.
     pub(crate) fn run(&mut self, ahead: &Ahead) -> Result<Outcome<'a>, CertificateError> {
-        if let Some(read) = self.suffix.answer_at(ahead.index)
-            && let Some(ring0) = self.stage.ring0()
-        {
-            ring0.put_answer(read.value);
+        if let Some(ring0) = self.stage.ring0() {
+            ring0.put_answer(self.suffix.answer_at(ahead.index).map(|answer| answer.value));
         }
         let outcome = match self.step()? {
             Exit::Budget => Outcome::Retired,

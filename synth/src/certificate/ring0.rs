@@ -1,7 +1,8 @@
 //! The stage of a suffix in ring 0: the machine's software CPU with its system side, over all of its memory, by its page tables.
 //!
 //! It begins as the machine of the core is, with the suffix's memory over it, and exceptions are raised without being delivered. So what
-//! is compared at the end is the state before the handler. There are no devices: an instruction that asks for one cannot be judged.
+//! is compared at the end is the state before the handler. There are no devices: an instruction that asks for one is given what the suffix has
+//! for it, and cannot be judged where that is nothing.
 
 use std::collections::BTreeSet;
 use vmm::elfcore::machine::Machine;
@@ -87,9 +88,9 @@ impl<'a> Ring0<'a> {
         self.processor.counters().taken
     }
 
-    /// What the next instruction is given from outside: RDTSC, RDTSCP or IN.
-    pub(super) fn put_answer(&mut self, value: u64) {
-        self.answer = Some(value);
+    /// What the next instruction is given from outside, if it is RDTSC, RDTSCP or IN.
+    pub(super) fn put_answer(&mut self, value: Option<u64>) {
+        self.answer = value;
     }
 
     /// Runs until so many instructions have retired, or to what does not retire.

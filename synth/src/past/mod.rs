@@ -13,7 +13,7 @@
 //! | what the core gives | [`image`] |
 //! | the registers, and memory, at a point of the past | [`snapshot`], [`history`] |
 //! | one instruction, run on terms; what of it does not depend on the point; of a kernel's | [`machine`], [`prepared`], [`system`], [`smap`] |
-//! | what an instruction implies that ran, and what a system call did in between (by the table in [`vmm::syscalls`]) | [`instruction`], [`kernel`] |
+//! | what an instruction implies that ran, and what a system call did in between (by the table in [`vmm::syscalls`]); what a kernel was given from outside | [`instruction`], [`kernel`]; [`asked`] |
 //! | another thread had the processor before; a signal came, or its handler returned | [`turns`]; [`signals`] |
 //! | a path that grows backwards, and shrinks again | [`hypothesis`] |
 //! | accesses whose addresses are not known yet, and what to do where nothing determines them | [`deferred`], [`choosing`], [`addresses`]; [`pointers`], [`traces`], [`contents`] and [`telling`] say where to look first |

@@ -101,8 +101,8 @@ impl Trace<'_> {
             uses.reads.iter().filter(shown).filter_map(|used| self.used(*used, &before, address)).collect();
         let read = |place: &Used| self.value(*place, &before, address);
         let reads = uses.reads.iter().filter(shown).map(read).collect();
-        let read = self.suffix.answer_at(ahead.index).map(|read| read.origin);
-        let origin = self.result_origin(&instruction, &uses.reads).max(read.unwrap_or_default());
+        let given = self.suffix.answer_at(ahead.index).map(|answer| answer.origin);
+        let origin = self.result_origin(&instruction, &uses.reads).max(given.unwrap_or_default());
         let outcome = self.forward.run(ahead)?;
         let after = self.forward.state_of(task)?;
         for place in &uses.writes {

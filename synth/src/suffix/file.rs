@@ -224,10 +224,10 @@ fn document(suffix: &Suffix) -> Document {
         origin: input.origin,
         clock: HexBytes(input.clock.clone()),
     });
-    let answers = suffix.answers.iter().map(|read| Answer {
-        step: read.step,
-        value: Hex(read.value),
-        origin: read.origin,
+    let answers = suffix.answers.iter().map(|answer| Answer {
+        step: answer.step,
+        value: Hex(answer.value),
+        origin: answer.origin,
     });
     let signals = suffix.signals.iter().map(|signal| Signal {
         step: signal.step,
@@ -283,7 +283,7 @@ fn checked(document: Document) -> Result<Suffix, String> {
     if document.inputs.iter().any(|input| ![0, TIME_BYTES].contains(&input.clock.0.len())) {
         return Err("the clock's page of a system call has another size".to_owned());
     }
-    if document.answers.iter().any(|read| read.step >= steps)
+    if document.answers.iter().any(|answer| answer.step >= steps)
         || document.answers.windows(2).any(|pair| pair[0].step >= pair[1].step)
     {
         return Err("what was given from outside is not on the path, or not in order".to_owned());
@@ -312,10 +312,10 @@ fn checked(document: Document) -> Result<Suffix, String> {
         origin: input.origin,
         clock: input.clock.0,
     });
-    let answers = document.answers.into_iter().map(|read| SuffixAnswer {
-        step: read.step,
-        value: read.value.0,
-        origin: read.origin,
+    let answers = document.answers.into_iter().map(|answer| SuffixAnswer {
+        step: answer.step,
+        value: answer.value.0,
+        origin: answer.origin,
     });
     let signals = document.signals.into_iter().map(|signal| SuffixSignal {
         step: signal.step,
