@@ -114,6 +114,20 @@ __attribute__((noinline)) static void switch_tasks(void) {
   print_number(walk(first));
 }
 
+#define PROGRAM 0xc00000ul
+/* Under SMAP, along a chain that leads into a program's page: the one of ring_3() is the kernel's again, which has its data there. */
+__attribute__((noinline)) static void astray_in_program(void) {
+  uint64_t cr3, cr4;
+  page_directory[(uint64_t)user_code / HUGE_PAGE] &= ~4ul;
+  page_directory[PROGRAM / HUGE_PAGE] |= 4;
+  asm volatile("mov %%cr3, %0\n mov %0, %%cr3" : "=r"(cr3)::"memory");
+  link_items();
+  items[3].next = (struct item *)PROGRAM;
+  asm volatile("mov %%cr4, %0" : "=r"(cr4));
+  asm volatile("mov %0, %%cr4" ::"r"(cr4 | 1 << 21)); /* SMAP */
+  print_number(walk(items));
+}
+
 static uint64_t nowhere[512] __attribute__((aligned(4096)));
 static void lose(void) {
   for (int n = 1; n < 512; n++) nowhere[n] = (uint64_t)nowhere | 3;

@@ -17,6 +17,7 @@
  *   refuse  the same in a function that only gives up, and decides on the way what it says
  *   clear   clears a page with one instruction between two loops, the second of which ends as chain does
  *   switch  reads the time and changes the base of GS that SWAPGS brings, as Linux does for a task, and ends as chain does
+ *   smap    walks a chain into a page that is a program's, under SMAP: a page fault, and a panic
  *   storm   raises an exception whose handler raises it again, on a stack that each of them begins anew
  *   lost    goes on with page tables that lead to themselves, and have nothing of it: a triple fault
  *   idle    takes the timer's interrupts, and nothing that is typed
@@ -395,6 +396,7 @@ void kernel_main(const uint8_t *parameters) {
   if (has_word("clear")) clear();
   if (has_word("wild") || has_word("astray")) wild();
   if (has_word("switch")) switch_tasks();
+  if (has_word("smap")) astray_in_program();
   if (has_word("storm")) storm();
   if (has_word("lost")) lose();
   if (has_word("panic")) panic("asked for");

@@ -153,9 +153,13 @@ impl Debuggee {
             // One stands behind an access; going back one stops before it.
             Some(_) => {
                 travel.seek(to)?;
-                travel.backward_where(&lookout, &mut |process, stop| {
+                // The very hit that was found, which a later store may have undone.
+                travel.look_for_changes(false);
+                let went = travel.backward_where(&lookout, &mut |process, stop| {
                     breakpoints.hit(known, process, stop, Way::Back).is_some()
-                })?;
+                });
+                travel.look_for_changes(true);
+                went?;
                 travel.position()
             }
         };

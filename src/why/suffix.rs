@@ -139,9 +139,27 @@ fn question(args: &Args, history: &Synthesized<'_>, crashed: &Crashed) -> Result
             };
             let mut words = vec![format!("it crashed at {}", place_of(core.state.regs.rip)), sentence];
             words.extend(overflow.as_ref().map(ToString::to_string));
+            words.extend(guarded(core));
             Ok(Question { at: blame.at, ..of_each(blame.bytes, words) })
         }
     }
+}
+
+/// That a kernel could not use memory which is there, since it is a program's.
+fn guarded(core: &Core) -> Option<String> {
+    const PAGE_FAULT: u8 = 14;
+    const PRESENT: u32 = 1;
+    const WRITE: u32 = 1 << 1;
+    const SMAP: u64 = 1 << 21;
+    let machine = core.machine.as_ref().filter(|machine| machine.registers.cr4 & SMAP != 0)?;
+    let raised = machine.raised.filter(|raised| raised.vector == PAGE_FAULT && raised.privilege == 0)?;
+    let rights = core.segment(raised.address?)?.rights;
+    // What its tables allow, and SMAP alone forbids.
+    let is_allowed = if raised.code & WRITE == 0 { rights.read } else { rights.write };
+    (raised.code & !WRITE == PRESENT && is_allowed).then(|| {
+        "the page is there, and is a program's: under SMAP the kernel reaches it by its own functions alone"
+            .to_owned()
+    })
 }
 
 /// What these bytes are in a core, of general registers and memory.

@@ -88,8 +88,7 @@ pub struct SuffixInput {
 }
 
 /// What a kernel was given from outside of its processor: by RDTSC, RDTSCP or IN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SuffixAnswer {
     /// The index in [`Suffix::path`] of the instruction.
     pub step: usize,

@@ -5,7 +5,7 @@
 use super::code::Code;
 use super::elf::{CodeSymbol, Image, Segment};
 use super::functions;
-use super::{Program, ProgramError, Ring0, elf};
+use super::{OfKernel, Program, ProgramError, elf};
 use std::ops::Range;
 use std::sync::OnceLock;
 use vmm::elfcore::Core;
@@ -79,7 +79,7 @@ impl Program {
             modules: 1,
             vdso: None,
             restorers: OnceLock::new(),
-            kernel: Some(Ring0 { entered, selectors, time_stamp_aux }),
+            kernel: Some(OfKernel { entered, selectors, time_stamp_aux }),
         })
     }
 }

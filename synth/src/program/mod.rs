@@ -63,11 +63,11 @@ pub struct Program {
     vdso: Option<Range<u64>>,
     /// Found when they are first asked for.
     restorers: OnceLock<Vec<u64>>,
-    kernel: Option<Ring0>,
+    kernel: Option<OfKernel>,
 }
 
-/// Of a kernel.
-struct Ring0 {
+/// What a kernel has beside the code of a program.
+struct OfKernel {
     /// What the processor enters by itself, and by which way.
     entered: HashMap<u64, &'static str>,
     /// The selectors of ES, CS, SS, DS, FS and GS. No path that is searched changes them.

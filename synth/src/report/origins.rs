@@ -65,6 +65,7 @@ impl Origins {
         self.registers = RegisterOrigins {
             gpr: self.registers.gpr,
             flags: self.registers.flags,
+            bases: self.registers.bases,
             ..RegisterOrigins::default()
         };
     }

@@ -43,6 +43,9 @@ impl fmt::Display for Moment {
     }
 }
 
+/// The vector of a page fault.
+const PAGE_FAULT: u8 = 14;
+
 /// The bytes that an instruction writes: their values, as far as they are known, and what these are made of.
 type Given = BTreeMap<Byte, (Option<u8>, Origin)>;
 
@@ -140,7 +143,7 @@ impl<'a> Synthesized<'a> {
             return (!bytes.is_empty()).then_some(Blame { at, bytes, instruction, address, jumped: true });
         }
         let State { regs, fpu } = &self.core.state;
-        let memory = InCore(self.core);
+        let memory = InCore::at_crash(self.core);
         let instruction = decode(regs.rip, |at, bytes| self.core.read(at, bytes));
         match trace(&instruction, Before { regs, fpu, memory: &memory }, &[]) {
             Err(Untraced::Trapped(why)) => {
@@ -250,7 +253,6 @@ impl History for Synthesized<'_> {
 /// Whether there is nothing to execute where a core stands: by the exception of a machine, which may not execute what is mapped for
 /// programs, or by what a process had mapped.
 fn is_fetch(core: &Core) -> bool {
-    const PAGE_FAULT: u8 = 14;
     const FETCH: u32 = 1 << 4;
     const SIGSEGV: i32 = 11;
     let rip = core.state.regs.rip;
@@ -333,16 +335,34 @@ impl Memory for OnStage<'_, '_> {
     }
 }
 
-/// Memory of a core.
-struct InCore<'a>(&'a Core);
+/// Memory of a core, as the instruction finds it at which it stands.
+struct InCore<'a> {
+    core: &'a Core,
+    /// The address that a kernel could not use, though it may be mapped: a program's memory under SMAP.
+    refused: Option<u64>,
+}
+
+impl InCore<'_> {
+    fn at_crash(core: &Core) -> InCore<'_> {
+        let raised = core.machine.as_ref().and_then(|machine| machine.raised);
+        let refused = raised.filter(|raised| raised.vector == PAGE_FAULT).and_then(|raised| raised.address);
+        InCore { core, refused }
+    }
+
+    fn is_refused(&self, address: u64, len: usize) -> bool {
+        self.refused.is_some_and(|refused| refused.wrapping_sub(address) < len as u64)
+    }
+}
 
 impl Memory for InCore<'_> {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        let rights = self.0.segment(address).map(|segment| segment.rights);
-        rights.is_some_and(|rights| rights.read || rights.execute) && self.0.read(address, bytes)
+        let rights = self.core.segment(address).map(|segment| segment.rights);
+        !self.is_refused(address, bytes.len())
+            && rights.is_some_and(|rights| rights.read || rights.execute)
+            && self.core.read(address, bytes)
     }
 
     fn may_write(&self, address: u64) -> bool {
-        self.0.segment(address).is_some_and(|segment| segment.rights.write)
+        !self.is_refused(address, 1) && self.core.segment(address).is_some_and(|segment| segment.rights.write)
     }
 }

@@ -123,6 +123,20 @@ fn why_of_a_function_that_gives_up_is_what_its_caller_decided() {
     assert!(ran.out().contains("decided by `cmp") && ran.out().contains("= 0x10"), "{}", ran.out());
 }
 
+/// A pointer into a program's memory, which is there: the kernel may not use it, and that pointer is the question. No farther: a program's
+/// memory is the lower half to the search, and this kernel lies there itself.
+#[test]
+fn why_of_memory_that_is_a_programs_is_the_pointer() {
+    let place = crashed("smap");
+    let ran = place.gretel(&["why", "rec"]);
+    for part in ["accesses 0xc0000", "= 0xc00000", "the page is there, and is a program's"] {
+        assert!(ran.code == 0 && ran.out().contains(part), "no `{part}` in: {}{}", ran.out(), ran.err);
+    }
+    // Of a page that nothing maps it is not said.
+    let ran = crashed("chain").gretel(&["why", "rec"]);
+    assert!(ran.code == 0 && !ran.out().contains("the page is there"), "{}{}", ran.out(), ran.err);
+}
+
 /// An instruction that clears a page is one, and not 512 of the most that a suffix may have: the records behind it are covered, too.
 #[test]
 fn behind_a_page_that_is_cleared_the_search_goes_on() {

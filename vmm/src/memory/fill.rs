@@ -144,7 +144,7 @@ impl AddressSpace {
     ) {
         // The pages of an object show what is written to it until they are stored to themselves.
         let alone = |mapping: &Mapping| mapping.has_turns() || mapping.backing.object().is_some();
-        if memory.copies_alone(None) || self.mappings.find(page).is_none_or(|(_, mapping)| alone(mapping)) {
+        if memory.copies_alone() || self.mappings.find(page).is_none_or(|(_, mapping)| alone(mapping)) {
             return;
         }
         let pages = self.ahead.pages(page);
@@ -196,7 +196,7 @@ impl AddressSpace {
     fn unshare_if_shared(&mut self, memory: &mut Memory, page: Virt, rights: Rights) -> bool {
         let Some(found) = self.tables.walk(memory.ram(), page) else { return false };
         let is_shared = found.rights.is_some_and(|rights| !rights.write);
-        let is_shared = is_shared && !memory.copies_alone(Some(found.frame));
+        let is_shared = is_shared && !memory.is_held(found.frame);
         // Without a frame for it, the store that needs it says so.
         is_shared && self.unshare(memory, page, found.frame, rights).is_ok()
     }

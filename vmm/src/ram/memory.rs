@@ -26,7 +26,7 @@ pub struct Memory {
     copied: u64,
     /// Whether each page is copied for itself alone.
     copies_alone: bool,
-    /// The frames of pages that are.
+    /// Frames from which somebody sees whether their pages are stored to.
     held: Vec<Phys>,
     /// What the kernel writes, if somebody wants to know.
     written: Option<Vec<Written>>,
@@ -93,12 +93,17 @@ impl Memory {
         self.copies_alone = alone;
     }
 
-    /// Whether this page, or any page where none is named, is not copied because others beside it are.
-    pub(crate) fn copies_alone(&self, frame: Option<Phys>) -> bool {
-        self.copies_alone || frame.is_some_and(|frame| self.held.contains(&frame))
+    /// Whether that is so.
+    pub(crate) fn copies_alone(&self) -> bool {
+        self.copies_alone
     }
 
-    /// Counts an owner more of this page's frame, who is to see from it alone whether somebody has stored to the page.
+    /// Whether an owner of this frame is to see from it alone whether somebody has stored to its page.
+    pub(crate) fn is_held(&self, frame: Phys) -> bool {
+        self.held.contains(&frame)
+    }
+
+    /// Counts an owner more of this page's frame, who is to see from it whether somebody has stored to the page.
     pub(crate) fn hold_page(&mut self, frame: Phys) {
         self.frames.share(frame);
         self.held.push(frame);
